@@ -1,0 +1,35 @@
+//! `airlock demo`: the whole path in a terminal.
+
+use crate::attach::{self, Show};
+use crate::{out, review, run};
+use engine::{Engine, Error};
+use model::event::{Verdict, What};
+use serde_json::json;
+
+pub(crate) fn demo(engine: &Engine, json: bool) -> Result<u8, Error> {
+    let signals = attach::hold_signals()?;
+    let task = engine.demo(&run::progress())?;
+    let stdio = if json { model::run::Stdio::Pipes } else { attach::stdio() };
+    let env = if json { vec![("DEMO_PAUSE".to_owned(), "0".to_owned())] } else { Vec::new() };
+    let run = engine.launch(&task, None, stdio, env)?;
+    let outcome = attach::attach(engine, &task, signals, stdio, if json { Show::Kept } else { Show::Streams })?;
+    let look = engine.look(&task)?;
+    let denied: Vec<_> = engine
+        .events(&task, 1, 100_000, &[])?
+        .into_iter()
+        .filter(|e| match &e.what {
+            What::File { verdict, .. } | What::Network { verdict, .. } => *verdict == Verdict::Denied,
+            What::Process { .. } | What::Limit { .. } | What::Lifecycle { .. } => false,
+        })
+        .collect();
+    if json {
+        out::json(&json!({
+            "task": task, "run": run.id, "exit": outcome.exit, "signal": outcome.signal, "limit": outcome.limit,
+            "tree": look.candidate.tree, "files": review::summary(&look.files), "denied": denied,
+        }))?;
+        return Ok(u8::from(outcome.exit != Some(0)));
+    }
+    out::talk(&format!("what was refused: {} (airlock events {task})", denied.len()));
+    run::finish(engine, &task, &outcome, false)?;
+    Ok(u8::from(outcome.exit != Some(0)))
+}

@@ -1,0 +1,107 @@
+//! `airlock events`: one line a happening.
+
+use crate::args::Events;
+use crate::out;
+use crate::text::{safe, time};
+use engine::{Code, Engine, Error, Incoming};
+use model::event::{Event, FileOp, NetOp, ProcessOp, Verdict, What};
+use model::protocol::{Reply, Request};
+
+pub(crate) fn events(engine: &Engine, args: &Events) -> Result<u8, Error> {
+    let id = engine.find_task(&args.id)?;
+    let mut next = 1;
+    let wanted = |e: &Event| args.kind.is_empty() || args.kind.iter().any(|k| k == e.what.kind());
+    let print = |e: &Event| if args.json { out::json(e) } else { out::line(&words(e)) };
+    if args.follow {
+        match engine.attach(&id) {
+            Ok(mut run) => {
+                run.send(&Request::Events { from: next })?;
+                while let Some(incoming) = run.receive()? {
+                    match incoming {
+                        Incoming::Reply(Reply::Event { event }) => {
+                            next = event.seq + 1;
+                            if wanted(&event) {
+                                print(&event)?;
+                            }
+                        }
+                        Incoming::Reply(Reply::Ended { .. }) => break,
+                        Incoming::Reply(_) | Incoming::Out(_) | Incoming::Err(_) => {}
+                    }
+                }
+            }
+            Err(e) if e.code == Code::NotFound => {}
+            Err(e) => return Err(e),
+        }
+    }
+    // What is stored: everything without --follow; the rest after a warden that went away.
+    loop {
+        let batch = engine.events(&id, next, 1000, &[])?;
+        let Some(last) = batch.last() else { return Ok(0) };
+        next = last.seq + 1;
+        batch.iter().filter(|e| wanted(e)).try_for_each(print)?;
+    }
+}
+
+fn verdict(v: Verdict) -> &'static str {
+    match v {
+        Verdict::Allowed => "allowed",
+        Verdict::Denied => "DENIED",
+        Verdict::Held => "held",
+        Verdict::Noted => "",
+    }
+}
+
+fn words(e: &Event) -> String {
+    let who = e.process.as_ref().map_or_else(|| "-".to_owned(), |p| format!("{} {}", p.program, p.pid));
+    let (what, verdict_word, rule) = match &e.what {
+        What::File { op, path, to, verdict: v, rule } => {
+            let op = match op {
+                FileOp::Read => "read",
+                FileOp::Write => "write",
+                FileOp::Create => "create",
+                FileOp::Change => "change",
+                FileOp::Rename => "rename",
+                FileOp::Delete => "delete",
+            };
+            let to = to.as_ref().map_or_else(String::new, |t| format!(" -> {t}"));
+            (format!("{op} {path}{to}"), verdict(*v), rule.clone())
+        }
+        What::Process { op, status } => {
+            let argv = e
+                .process
+                .as_ref()
+                .map_or_else(String::new, |p| p.argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+            let text = match op {
+                ProcessOp::Exec => format!("exec {argv}"),
+                ProcessOp::Exit => format!("exit {}", status.map_or_else(String::new, |s| s.to_string())),
+            };
+            (text, "", String::new())
+        }
+        What::Network { op, host, address, port, verdict: v, rule, reason, sent, received } => {
+            let name = match (host.is_empty(), address) {
+                (false, _) => safe(host),
+                (true, Some(a)) => safe(a),
+                (true, None) => "?".into(),
+            };
+            let text = match op {
+                NetOp::Lookup => format!("look up {name}"),
+                NetOp::Connect => format!("connect {name}:{port}"),
+                NetOp::Close => format!("close {name}:{port}, {sent} bytes out, {received} in"),
+                NetOp::Bind => format!("bind {name}:{port}"),
+            };
+            let why = if reason.is_empty() { rule.clone() } else { format!("{rule}: {}", safe(reason)) };
+            (text, verdict(*v), why)
+        }
+        What::Limit { limit, detail } => (format!("limit {limit}: {}", safe(detail)), "", String::new()),
+        What::Lifecycle { phase, detail } => (format!("{phase} {}", safe(detail)), "", String::new()),
+    };
+    let count = if e.count > 1 { format!(" ({} times)", e.count) } else { String::new() };
+    let mut line = format!("{} {:9} {:20} {what}{count}", time(e.time), e.what.kind(), who);
+    for part in [verdict_word, &rule] {
+        if !part.is_empty() {
+            line.push_str("  ");
+            line.push_str(part);
+        }
+    }
+    line.trim_end().to_owned()
+}

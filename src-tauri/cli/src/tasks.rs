@@ -1,0 +1,130 @@
+//! `airlock repo …` and `airlock task …`.
+
+use crate::args::{One, Repo, RepoVerb, Task, TaskVerb};
+use crate::out;
+use engine::{Engine, Error};
+use model::path::RawPath;
+use model::task::TaskState;
+use serde_json::json;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+fn shown(path: &Path) -> RawPath {
+    RawPath::from(path.as_os_str().as_bytes())
+}
+
+fn word(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Ready => "ready",
+        TaskState::Running => "running",
+        TaskState::Ended => "ended",
+        TaskState::Applied => "applied",
+        TaskState::Failed => "failed",
+        TaskState::Discarded => "discarded",
+    }
+}
+
+fn repo_json(r: &model::task::Repo) -> serde_json::Value {
+    json!({"id": r.id, "name": r.name, "path": shown(&r.path), "added": r.added})
+}
+
+pub(crate) fn repo(engine: &Engine, args: Repo) -> Result<u8, Error> {
+    match args.verb {
+        RepoVerb::List(a) => {
+            for r in engine.repos()? {
+                if a.json { out::json(&repo_json(&r))? } else { out::line(&format!("{}  {}", r.id, shown(&r.path)))? }
+            }
+        }
+        RepoVerb::Add { dir, json } => {
+            let r = engine.repo_add(&dir)?;
+            if json { out::json(&repo_json(&r))? } else { out::line(&format!("{}  {}", r.id, shown(&r.path)))? }
+        }
+        RepoVerb::Forget { dir, json } => {
+            let r = engine.find_repo(&dir)?;
+            engine.repo_forget(&r.id)?;
+            if json {
+                out::json(&repo_json(&r))?;
+            }
+        }
+    }
+    Ok(0)
+}
+
+pub(crate) fn task(engine: &Engine, args: Task) -> Result<u8, Error> {
+    match args.verb {
+        TaskVerb::List(a) => {
+            for t in engine.tasks()? {
+                if a.json {
+                    out::json(&t)?;
+                } else {
+                    out::line(&format!("{}  {:9}  {}", t.id, word(t.state), t.title))?;
+                }
+            }
+        }
+        TaskVerb::Show(a) => show(engine, &a)?,
+        TaskVerb::Stop(a) => {
+            let id = engine.find_task(&a.id)?;
+            let outcome = engine.stop(&id)?;
+            if a.json {
+                out::json(&json!({"task": id, "stopped": outcome.is_some(), "outcome": outcome}))?;
+            } else {
+                out::talk(if outcome.is_some() { "stopped: every process of the run has ended" } else { "nothing was running" });
+            }
+        }
+        TaskVerb::Discard(a) => {
+            let id = engine.find_task(&a.id)?;
+            engine.discard(&id)?;
+            if a.json {
+                out::json(&json!({"task": id, "state": "discarded"}))?;
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn show(engine: &Engine, args: &One) -> Result<(), Error> {
+    let view = engine.task(&engine.find_task(&args.id)?)?;
+    let last = view.runs.last();
+    if args.json {
+        let mut value = serde_json::to_value(&view).unwrap_or_default();
+        if let Some(map) = value.as_object_mut() {
+            map.insert("hostname".into(), json!(last.map(|r| &r.hostname)));
+            map.insert("log".into(), json!(last.map(|r| shown(&r.log))));
+            map.insert("repository".into(), repo_json(&view.repository));
+        }
+        return out::json(&value);
+    }
+    let t = &view.task;
+    out::line(&format!("task       {}  {}", t.id, t.title))?;
+    out::line(&format!(
+        "state      {}{}",
+        word(t.state),
+        t.problem.as_ref().map_or_else(String::new, |p| format!(": {}", crate::text::safe(p)))
+    ))?;
+    out::line(&format!("repository {}", shown(&view.repository.path)))?;
+    out::line(&format!("base       {} {}", t.base_branch.as_deref().unwrap_or("(no branch)"), t.base))?;
+    out::line(&format!("policy     {}", t.policy))?;
+    if let Some(branch) = &view.applied_onto {
+        out::line(&format!("applied    onto {branch}"))?;
+    }
+    for r in &view.runs {
+        let how = match &r.outcome {
+            None => "runs".to_owned(),
+            Some(o) => match (&o.refused, &o.limit, o.signal, o.exit) {
+                (Some(why), ..) => format!("refused: {}", crate::text::safe(why)),
+                (_, Some(l), ..) => format!("ended by the limit {l}"),
+                (_, _, Some(s), _) => format!("ended by signal {s}"),
+                (_, _, _, Some(c)) => format!("exit {c}"),
+                (None, None, None, None) => "ended".into(),
+            },
+        };
+        out::line(&format!("run        {}  {}  {how}", r.id, r.hostname))?;
+        out::line(&format!("  output   {}", shown(&r.log)))?;
+        for row in r.report.iter().filter_map(|v| v.get("rows")?.as_array()).flatten() {
+            let get = |k: &str| row.get(k).and_then(serde_json::Value::as_str).unwrap_or("");
+            let reason = if get("reason").is_empty() { String::new() } else { format!(": {}", get("reason")) };
+            out::line(&format!("  {:9}{}{reason}", get("guarantee"), get("status")))?;
+        }
+    }
+    Ok(())
+}

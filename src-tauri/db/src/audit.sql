@@ -1,0 +1,7 @@
+CREATE TABLE audit (
+  seq INTEGER PRIMARY KEY,
+  time INTEGER NOT NULL,
+  what TEXT NOT NULL,
+  detail TEXT NOT NULL,
+  hash BLOB NOT NULL
+) STRICT;

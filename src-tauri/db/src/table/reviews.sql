@@ -1,0 +1,24 @@
+CREATE TABLE decision (
+  task TEXT NOT NULL REFERENCES task (id),
+  path BLOB NOT NULL,
+  old_id TEXT NOT NULL,
+  new_id TEXT NOT NULL,
+  accepted INTEGER NOT NULL,
+  time INTEGER NOT NULL,
+  PRIMARY KEY (task, path)
+) STRICT;
+CREATE TABLE approval (
+  task TEXT PRIMARY KEY REFERENCES task (id),
+  digest TEXT NOT NULL,
+  candidate TEXT NOT NULL,
+  result TEXT NOT NULL,
+  time INTEGER NOT NULL,
+  used INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE candidate (
+  task TEXT PRIMARY KEY REFERENCES task (id),
+  tree TEXT NOT NULL,
+  still INTEGER NOT NULL,
+  body TEXT NOT NULL,
+  time INTEGER NOT NULL
+) STRICT;

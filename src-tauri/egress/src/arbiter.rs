@@ -1,0 +1,50 @@
+//! What the way out asks of its owner and tells it.
+
+use model::event::{Process, What};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The owner of a way out. Its methods are called from the runtime's threads and must not block.
+pub trait Arbiter: Send + Sync + 'static {
+    /// The process that the kernel saw connecting to `dst` (as the jail dialled it, IPv4 never as mapped IPv6), taken off the list:
+    /// each call uses one announcement up. It is asked again for up to a second, as the telling may be a little behind; a [`None`] that
+    /// stays closes the connection.
+    fn announced(&self, dst: SocketAddr) -> Option<Process>;
+
+    /// Keeps what happened.
+    fn record(&self, fact: Fact);
+}
+
+/// One thing that happened at the way out: always [`What::Network`] or [`What::Limit`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// What.
+    pub what: What,
+    /// Who, for connections; a question for a name comes without.
+    pub process: Option<Process>,
+    /// How many alike this stands for (≥ 1).
+    pub count: u64,
+}
+
+/// Bounds of one jail's way out. At a bound the jail waits, except for names and UDP questions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Names that get an address in one run; then SERVFAIL.
+    pub names: usize,
+    /// Questions for names a second; more are dropped and counted.
+    pub lookups: u32,
+    /// Refusals a second; more wait, so that a scan can't flood the event log.
+    pub refusals: u32,
+    /// Names resolved outside at once.
+    pub resolving: usize,
+    /// Time for resolving and connecting outside.
+    pub connect: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 1024, names: 16_384, lookups: 500, refusals: 200, resolving: 256, connect: Duration::from_secs(10) }
+    }
+}

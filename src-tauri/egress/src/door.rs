@@ -1,0 +1,226 @@
+//! Where the jail's connections arrive.
+
+use crate::arbiter::{Arbiter, Limits};
+use crate::dns;
+use crate::forward::{Failed, Open, dial, reset};
+use crate::gate::{Gate, name};
+use crate::rate::Rate;
+use crate::record::Recorder;
+use crate::udp;
+use model::decision::{Decision, Ruling};
+use model::event::{NetOp, Process, Verdict, What};
+use policy::{Policy, Target};
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+/// How long a connection for questions may be silent.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Questions that one connection may ask.
+const QUESTIONS: u32 = 256;
+
+/// The two sockets in the jail's network namespace.
+#[derive(Debug)]
+pub struct Inlets {
+    /// TCP, listening: a connection's own address is the destination that the jail dialled (tproxy).
+    pub listener: OwnedFd,
+    /// UDP, bound to port 53, with packet info, so that answers come from the address that was asked.
+    pub dns: OwnedFd,
+}
+
+/// Why a way out ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A socket can't be used.
+    #[error("the way out can't use its {socket} socket, so the jail has no network: {source}")]
+    Socket {
+        /// Which.
+        socket: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Serves one jail until the future is dropped, which ends its connections too.
+///
+/// # Errors
+/// A socket that can't be used; nothing gets out then.
+pub async fn serve(
+    inlets: Inlets,
+    policy: Arc<Policy>,
+    arbiter: Arc<dyn Arbiter>,
+    limits: Limits,
+) -> Result<Infallible, ServeError> {
+    let tcp = |source| ServeError::Socket { socket: "TCP", source };
+    let listener = std::net::TcpListener::from(inlets.listener);
+    listener.set_nonblocking(true).map_err(tcp)?;
+    let listener = TcpListener::from_std(listener).map_err(tcp)?;
+    let door = Arc::new(Door::new(policy, arbiter, limits));
+    let dns = async {
+        let ended = udp::serve(inlets.dns, &door.gate, &door.lookups, door.limits.lookups).await;
+        ended.map_err(|source| ServeError::Socket { socket: "DNS", source })
+    };
+    tokio::select! {
+        never = accept(&door, &listener) => match never {},
+        () = door.gate.recorder.run() => Err(tcp(std::io::ErrorKind::Interrupted.into())),
+        ended = dns => match ended {
+            Err(e) => Err(e),
+            Ok(()) => Err(ServeError::Socket { socket: "DNS", source: std::io::ErrorKind::UnexpectedEof.into() }),
+        },
+    }
+}
+
+/// Takes connections as long as there is room; beyond it the jail waits.
+async fn accept(door: &Arc<Door>, listener: &TcpListener) -> Infallible {
+    let mut tasks = JoinSet::new();
+    loop {
+        while tasks.try_join_next().is_some() {}
+        let room = door.room().await;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let door = Arc::clone(door);
+                tasks.spawn(async move {
+                    match stream.local_addr() {
+                        Ok(dst) => door.handle(stream, canonical(dst), room).await,
+                        Err(_) => reset(stream),
+                    }
+                });
+            }
+            Err(e) => {
+                door.gate.recorder.limit("connections", format!("a connection can't be taken: {e}"));
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// The address as the jail's programs wrote it: IPv4 arrives at the dual-stack listener as mapped IPv6.
+fn canonical(a: SocketAddr) -> SocketAddr {
+    match a.ip() {
+        IpAddr::V6(v6) => SocketAddr::new(v6.to_ipv4_mapped().map_or(a.ip(), IpAddr::V4), a.port()),
+        IpAddr::V4(_) => a,
+    }
+}
+
+/// One jail's way out.
+pub(crate) struct Door {
+    pub(crate) gate: Arc<Gate>,
+    arbiter: Arc<dyn Arbiter>,
+    limits: Limits,
+    connections: Arc<Semaphore>,
+    resolving: Semaphore,
+    lookups: Rate,
+    refusals: Rate,
+}
+
+impl Door {
+    pub(crate) fn new(policy: Arc<Policy>, arbiter: Arc<dyn Arbiter>, limits: Limits) -> Self {
+        Self {
+            gate: Arc::new(Gate::new(policy, limits.names, Recorder::new(Arc::clone(&arbiter)))),
+            arbiter,
+            connections: Arc::new(Semaphore::new(limits.connections)),
+            resolving: Semaphore::new(limits.resolving),
+            lookups: Rate::per_second(limits.lookups),
+            refusals: Rate::per_second(limits.refusals),
+            limits,
+        }
+    }
+
+    /// Room for one more connection, waited for and told where there is none.
+    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(room) = Arc::clone(&self.connections).try_acquire_owned() {
+            return Some(room);
+        }
+        self.gate.recorder.limit("connections", format!("{} connections are open; further ones wait", self.limits.connections));
+        Arc::clone(&self.connections).acquire_owned().await.ok()
+    }
+
+    /// One connection from its arrival to its end. `dst` is what the jail dialled.
+    pub(crate) async fn handle(&self, inside: TcpStream, dst: SocketAddr, _room: Option<OwnedSemaphorePermit>) {
+        let Some(who) = self.announced(dst).await else {
+            let reason = "the kernel told of no process that connects there".into();
+            let ruling = Ruling { decision: Decision::Deny, rule: "attribution".into(), source: "airlock".into(), reason };
+            return self.refuse(inside, dst, None, &ruling, None).await;
+        };
+        if dst.port() == 53 {
+            return self.questions(inside).await;
+        }
+        let (target, answer) = self.gate.connect(dst);
+        let target = match (target, answer.ruling.decision) {
+            (Some(target), Decision::Allow) => target,
+            (target, _) => return self.refuse(inside, dst, target.as_ref(), &answer.ruling, Some(who)).await,
+        };
+        match dial(&target, answer.address, &self.resolving, self.limits.connect).await {
+            Ok(outside) => {
+                let address = outside.peer_addr().unwrap_or(dst);
+                let open = Open::new(Arc::clone(&self.gate), &target, address, answer.ruling, Some(who));
+                open.relay(inside, outside).await;
+            }
+            Err(Failed::Closed(reason)) => {
+                let ruling = Ruling { decision: Decision::Deny, rule: "address check".into(), source: "airlock".into(), reason };
+                self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
+            }
+            Err(failed) => self.fail(inside, dst, &target, &answer.ruling, failed, who),
+        }
+    }
+
+    async fn announced(&self, dst: SocketAddr) -> Option<Process> {
+        for pause in [1, 2, 5, 10, 20, 50, 100, 300, 500] {
+            if let Some(who) = self.arbiter.announced(dst) {
+                return Some(who);
+            }
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+        self.arbiter.announced(dst)
+    }
+
+    async fn refuse(&self, inside: TcpStream, dst: SocketAddr, target: Option<&Target>, ruling: &Ruling, who: Option<Process>) {
+        self.refusals.wait().await;
+        self.gate.tell_refused(dst, target, ruling, who);
+        reset(inside);
+    }
+
+    /// Allowed, but outside nobody took it.
+    fn fail(&self, inside: TcpStream, dst: SocketAddr, target: &Target, ruling: &Ruling, failed: Failed, who: Process) {
+        let what = What::Network {
+            op: NetOp::Connect,
+            host: name(Some(target)),
+            address: Some(dst.ip().to_string()),
+            port: dst.port(),
+            verdict: Verdict::Noted,
+            rule: ruling.rule.clone(),
+            reason: format!("allowed, but {failed}"),
+            sent: 0,
+            received: 0,
+        };
+        self.gate.recorder.tell(what, Some(who));
+        reset(inside);
+    }
+
+    /// Questions for names over TCP: each with its length before it.
+    async fn questions(&self, mut inside: TcpStream) {
+        for _ in 0..QUESTIONS {
+            let read = async {
+                let length = usize::from(inside.read_u16().await?);
+                if length > udp::LARGEST {
+                    return Err(std::io::ErrorKind::InvalidData.into());
+                }
+                let mut packet = vec![0; length];
+                inside.read_exact(&mut packet).await?;
+                Ok::<_, std::io::Error>(packet)
+            };
+            let Ok(Ok(packet)) = tokio::time::timeout(SILENCE, read).await else { return };
+            self.lookups.wait().await;
+            let Some(reply) = dns::answer(&self.gate, &packet) else { return };
+            let Ok(length) = u16::try_from(reply.len()) else { return };
+            let framed = [&length.to_be_bytes()[..], &reply].concat();
+            let Ok(Ok(())) = tokio::time::timeout(SILENCE, inside.write_all(&framed)).await else { return };
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! From an allowed connection to its end outside, and the bytes between.
+
+use crate::address::{globally_reachable, is_own};
+use crate::gate::{Gate, name};
+use model::decision::Ruling;
+use model::event::{NetOp, Process, Verdict, What};
+use policy::{Destination, Target};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+/// Bytes that are carried at once in each direction.
+const CHUNK: usize = 64 * 1024;
+/// Addresses of one name that are tried.
+const TRIED: usize = 8;
+
+/// Why an allowed connection leads nowhere.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    /// The address check refuses every address of the name.
+    #[error("{0}")]
+    Closed(String),
+    /// The name has no address outside.
+    #[error("{0} has no address outside: {1}")]
+    Unknown(String, std::io::Error),
+    /// No address answered.
+    #[error("{0} did not take the connection: {1}")]
+    Refused(SocketAddr, std::io::Error),
+    /// It took too long.
+    #[error("no answer from outside within {} s", .0.as_secs())]
+    Late(Duration),
+}
+
+/// Connects to where an allowed target leads: exactly to the pinned address, else to an address of the public internet.
+pub(crate) async fn dial(
+    target: &Target,
+    pinned: Option<SocketAddr>,
+    resolving: &Semaphore,
+    within: Duration,
+) -> Result<TcpStream, Failed> {
+    let work = async {
+        let addresses = match pinned {
+            Some(a) => vec![a],
+            None => checked(resolve(target, resolving).await?)?,
+        };
+        let mut last = Failed::Closed(format!("{target} has no address"));
+        for a in addresses.into_iter().take(TRIED) {
+            match TcpStream::connect(a).await {
+                Ok(stream) => return Ok(stream),
+                Err(e) => last = Failed::Refused(a, e),
+            }
+        }
+        Err(last)
+    };
+    tokio::time::timeout(within, work).await.unwrap_or(Err(Failed::Late(within)))
+}
+
+async fn resolve(target: &Target, resolving: &Semaphore) -> Result<Vec<SocketAddr>, Failed> {
+    let host = match &target.to {
+        Destination::Address(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
+        Destination::Name(h) => h,
+    };
+    let closed = || Failed::Closed("the way out is closing".into());
+    let _permit = resolving.acquire().await.map_err(|_| closed())?;
+    // The final dot keeps the host's search domains out: the name that was judged is the name that is resolved.
+    match tokio::net::lookup_host((format!("{host}."), target.port)).await {
+        Ok(found) => Ok(found.collect()),
+        Err(e) => Err(Failed::Unknown(host.to_string(), e)),
+    }
+}
+
+/// The addresses that may be connected to. They are connected to as they are here, so a name that changes later changes nothing.
+fn checked(found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failed> {
+    let mut good = Vec::new();
+    let mut why = String::new();
+    for a in found {
+        match globally_reachable(a.ip()) {
+            Err(e) => why = e.to_string(),
+            Ok(()) if is_own(a.ip()) => {
+                why = format!("{} is an address of this machine; only a rule with `address` leads there", a.ip())
+            }
+            Ok(()) => good.push(a),
+        }
+    }
+    if good.is_empty() && !why.is_empty() { Err(Failed::Closed(why)) } else { Ok(good) }
+}
+
+/// A connection that was opened; told when made, and again with its bytes when dropped, however it ends.
+pub(crate) struct Open {
+    gate: Arc<Gate>,
+    host: String,
+    address: SocketAddr,
+    port: u16,
+    ruling: Ruling,
+    who: Option<Process>,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Open {
+    pub(crate) fn new(gate: Arc<Gate>, target: &Target, address: SocketAddr, ruling: Ruling, who: Option<Process>) -> Self {
+        let host = name(Some(target));
+        let open =
+            Self { gate, host, address, port: target.port, ruling, who, sent: AtomicU64::new(0), received: AtomicU64::new(0) };
+        open.tell(NetOp::Connect, Verdict::Allowed);
+        open
+    }
+
+    fn tell(&self, op: NetOp, verdict: Verdict) {
+        let what = What::Network {
+            op,
+            host: self.host.clone(),
+            address: Some(self.address.to_string()),
+            port: self.port,
+            verdict,
+            rule: self.ruling.rule.clone(),
+            reason: self.ruling.reason.clone(),
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+        };
+        self.gate.recorder.tell(what, self.who.clone());
+    }
+
+    /// Carries bytes both ways until both ends are done. An end that breaks off breaks the other, so that nobody takes half for all.
+    pub(crate) async fn relay(&self, mut inside: TcpStream, mut outside: TcpStream) {
+        quick(&inside);
+        quick(&outside);
+        let (ir, iw) = inside.split();
+        let (or, ow) = outside.split();
+        let both = tokio::try_join!(carry(ir, ow, &self.sent), carry(or, iw, &self.received));
+        if let Err(e) = both {
+            tracing::debug!("a connection to {} broke off: {e}", self.address);
+            reset(inside);
+            reset(outside);
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.tell(NetOp::Close, Verdict::Noted);
+    }
+}
+
+/// Carries one direction to its end, then passes the end on.
+async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, count: &AtomicU64) -> std::io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let n = from.read(&mut buffer).await?;
+        if n == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&buffer[..n]).await?;
+        count.fetch_add(n as u64, Ordering::Relaxed);
+    }
+}
+
+/// Small writes go out at once, and a peer that vanished is noticed.
+fn quick(stream: &TcpStream) {
+    let done = stream
+        .set_nodelay(true)
+        .and_then(|()| Ok(rustix::net::sockopt::set_socket_keepalive(stream, true)?))
+        .and_then(|()| Ok(rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(60))?));
+    done.unwrap_or_else(|e| tracing::debug!("options of a connection not set: {e}"));
+}
+
+/// Ends a connection so that its program sees a reset and no orderly end.
+pub(crate) fn reset(stream: TcpStream) {
+    stream.set_zero_linger().unwrap_or_else(|e| tracing::debug!("a connection ends without a reset: {e}"));
+    drop(stream);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_name_that_leads_home_leads_nowhere() {
+        let a = |t: &str| t.parse::<SocketAddr>().unwrap();
+        for home in
+            ["127.0.0.1:443", "[::1]:443", "10.1.2.3:443", "169.254.169.254:80", "[fe80::1]:443", "[::ffff:127.0.0.1]:443"]
+        {
+            assert!(matches!(checked(vec![a(home)]), Err(Failed::Closed(_))), "{home}");
+        }
+        let mixed = checked(vec![a("127.0.0.1:443"), a("1.1.1.1:443"), a("10.0.0.1:443")]).unwrap();
+        assert_eq!(mixed, [a("1.1.1.1:443")], "a name that also leads home keeps its public addresses only");
+    }
+}

@@ -1,0 +1,134 @@
+//! Judges names and connections by the policy, and gives allowed names their addresses.
+
+use crate::names::{Meaning, Names};
+use crate::record::Recorder;
+use model::decision::{Decision, Ruling};
+use model::event::{NetOp, Process, Verdict, What};
+use policy::{Answer, Destination, Host, Policy, Request, Target};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The policy with the names of this run.
+pub(crate) struct Gate {
+    policy: Arc<Policy>,
+    names: Mutex<Names>,
+    pub(crate) recorder: Recorder,
+}
+
+/// What a question for a name gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    /// These addresses.
+    Given(Ipv4Addr, Ipv6Addr),
+    /// No such name.
+    Refused,
+    /// The run has had all the names it may.
+    Full,
+}
+
+impl Gate {
+    pub(crate) fn new(policy: Arc<Policy>, names: usize, recorder: Recorder) -> Self {
+        Self { policy, names: Mutex::new(Names::new(names)), recorder }
+    }
+
+    /// Judges a name and tells it.
+    pub(crate) fn lookup(&self, host: &Host) -> Lookup {
+        let ruling = unanswered(policy::decide(&self.policy, &Request::Lookup(host.clone())));
+        if ruling.decision != Decision::Allow {
+            self.tell_lookup(host.to_string(), Verdict::Denied, &ruling);
+            return Lookup::Refused;
+        }
+        let given = self.names.lock().unwrap_or_else(PoisonError::into_inner).give(host);
+        match given {
+            Some((v4, v6)) => {
+                self.tell_lookup(host.to_string(), Verdict::Allowed, &ruling);
+                Lookup::Given(v4, v6)
+            }
+            None => {
+                self.recorder.limit("names", format!("this run has asked for as many names as it may; {host} gets no address"));
+                Lookup::Full
+            }
+        }
+    }
+
+    /// Judges a name that is asked for something else than its addresses: whether it exists for the jail.
+    pub(crate) fn knows(&self, host: &Host) -> bool {
+        let ruling = unanswered(policy::decide(&self.policy, &Request::Lookup(host.clone())));
+        let allowed = ruling.decision == Decision::Allow;
+        self.tell_lookup(host.to_string(), if allowed { Verdict::Allowed } else { Verdict::Denied }, &ruling);
+        allowed
+    }
+
+    /// Tells a name that can't be one. `shown` holds no character that hides.
+    pub(crate) fn malformed(&self, shown: String, why: String) {
+        let ruling = Ruling { decision: Decision::Deny, rule: "name check".into(), source: "airlock".into(), reason: why };
+        self.tell_lookup(shown, Verdict::Denied, &ruling);
+    }
+
+    fn tell_lookup(&self, host: String, verdict: Verdict, ruling: &Ruling) {
+        let (rule, reason) = (ruling.rule.clone(), ruling.reason.clone());
+        let what = What::Network { op: NetOp::Lookup, host, address: None, port: 0, verdict, rule, reason, sent: 0, received: 0 };
+        self.recorder.tell(what, None);
+    }
+
+    /// The name that an address inside the jail was given to.
+    pub(crate) fn name_of(&self, ip: IpAddr) -> Option<Host> {
+        match self.names.lock().unwrap_or_else(PoisonError::into_inner).meaning(ip) {
+            Meaning::Name(h) => Some(h),
+            Meaning::Nobody | Meaning::Itself(_) => None,
+        }
+    }
+
+    /// Judges a connection that was dialled to `dst`.
+    pub(crate) fn connect(&self, dst: SocketAddr) -> (Option<Target>, Answer) {
+        let meaning = self.names.lock().unwrap_or_else(PoisonError::into_inner).meaning(dst.ip());
+        let to = match meaning {
+            Meaning::Name(host) => Destination::Name(host),
+            Meaning::Itself(ip) => Destination::Address(ip),
+            Meaning::Nobody => {
+                let reason = "the address stands for names of this run, and no name was answered with it".into();
+                let ruling = Ruling { decision: Decision::Deny, rule: "name check".into(), source: "airlock".into(), reason };
+                return (None, Answer { ruling, address: None });
+            }
+        };
+        let target = Target { to, port: dst.port() };
+        let Answer { ruling, address } = policy::answer(&self.policy, &Request::Connect(target.clone()));
+        (Some(target), Answer { ruling: unanswered(ruling), address })
+    }
+
+    /// Tells a refused connection.
+    pub(crate) fn tell_refused(&self, dst: SocketAddr, target: Option<&Target>, ruling: &Ruling, who: Option<Process>) {
+        let what = What::Network {
+            op: NetOp::Connect,
+            host: name(target),
+            address: Some(dst.ip().to_string()),
+            port: dst.port(),
+            verdict: Verdict::Denied,
+            rule: ruling.rule.clone(),
+            reason: ruling.reason.clone(),
+            sent: 0,
+            received: 0,
+        };
+        self.recorder.tell(what, who);
+    }
+}
+
+/// The name of a target; empty for a bare address.
+pub(crate) fn name(target: Option<&Target>) -> String {
+    match target.map(|t| &t.to) {
+        Some(Destination::Name(h)) => h.to_string(),
+        Some(Destination::Address(_)) | None => String::new(),
+    }
+}
+
+/// A ruling that asks says that nobody can be asked; it is refused as everything is that is not allowed.
+fn unanswered(ruling: Ruling) -> Ruling {
+    if ruling.decision != Decision::Ask {
+        return ruling;
+    }
+    let reason = match ruling.reason.as_str() {
+        "" => "the policy asks, and you can't be asked yet".to_owned(),
+        why => format!("{why}; the policy asks, and you can't be asked yet"),
+    };
+    Ruling { reason, ..ruling }
+}

@@ -1,0 +1,25 @@
+//! The one way out of a jail: names, addresses, connections.
+//!
+//! The jail's namespace has no network. Every TCP connection arrives at one transparent listener and every question for a name at
+//! one UDP socket; both live in the jail's namespace and are served here, outside. A name is judged before it gets an address, the
+//! connection when it arrives, the address outside before it is connected to; what is not allowed is reset and told.
+//!
+//! Invariant: no variable, feature or build kind changes a judgement; tests reach their own servers by a rule with `address`.
+
+mod address;
+mod arbiter;
+mod dns;
+mod door;
+mod forward;
+mod gate;
+mod names;
+mod rate;
+mod record;
+mod udp;
+
+#[cfg(test)]
+mod tests;
+
+pub use address::{Unreachable, globally_reachable};
+pub use arbiter::{Arbiter, Fact, Limits};
+pub use door::{Inlets, ServeError, serve};

@@ -1,0 +1,367 @@
+//! The way out on loopback sockets: what the jail would dial is handed to the door by the test.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use crate::door::Door;
+use crate::gate::Gate;
+use crate::record::Recorder;
+use crate::{Arbiter, Fact, Inlets, Limits, dns, serve};
+use hickory_proto::op::{Message, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{Name, RData, RecordType};
+use model::event::{NetOp, Origin, Process, Verdict, What};
+use model::path::RawPath;
+use proptest::prelude::*;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Keeps all facts; announces every connection, or none.
+struct Log {
+    facts: Mutex<Vec<Fact>>,
+    blind: bool,
+}
+
+impl Log {
+    fn new(blind: bool) -> Arc<Self> {
+        Arc::new(Self { facts: Mutex::default(), blind })
+    }
+
+    /// `op host:port verdict rule`, a fact each.
+    fn lines(&self) -> Vec<String> {
+        let line = |f: &Fact| match &f.what {
+            What::Network { op, host, port, verdict, rule, .. } => format!("{op:?} {host}:{port} {verdict:?} {rule}"),
+            What::Limit { limit, .. } => format!("limit {limit}"),
+            other => panic!("no fact of the way out: {other:?}"),
+        };
+        self.facts.lock().unwrap().iter().map(line).collect()
+    }
+
+    async fn wait_for(&self, line: &str) {
+        for _ in 0..500 {
+            if self.lines().iter().any(|l| l == line) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("never told: {line}; told: {:#?}", self.lines());
+    }
+}
+
+impl Arbiter for Log {
+    fn announced(&self, _: SocketAddr) -> Option<Process> {
+        let path = RawPath::from("/usr/bin/curl");
+        let who = Process {
+            pid: 7,
+            parent: 1,
+            program: RawPath::from("curl"),
+            exe: path,
+            origin: Origin::System,
+            argv: vec![],
+            ancestry: vec![],
+        };
+        (!self.blind).then_some(who)
+    }
+    fn record(&self, fact: Fact) {
+        self.facts.lock().unwrap().push(fact);
+    }
+}
+
+fn policy(rules: &str) -> Arc<policy::Policy> {
+    Arc::new(policy::parse("test", &format!("version = 1\n[network]\ndefault = \"ask\"\n{rules}")).unwrap())
+}
+
+fn pinned(host: &str, port: u16, to: SocketAddr) -> String {
+    format!("[[network.rule]]\nhost = \"{host}\"\nports = [{port}]\naddress = \"{to}\"\ndecision = \"allow\"\n")
+}
+
+fn ask(gate: &Gate, name: &Name, kind: RecordType) -> Message {
+    let mut m = Message::query();
+    m.add_query(Query::query(name.clone(), kind));
+    Message::from_vec(&dns::answer(gate, &m.to_vec().unwrap()).expect("a question gets an answer")).unwrap()
+}
+
+fn code(gate: &Gate, name: &str, kind: RecordType) -> ResponseCode {
+    ask(gate, &Name::from_ascii(name).unwrap(), kind).metadata.response_code
+}
+
+fn address(gate: &Gate, name: &str) -> IpAddr {
+    match &ask(gate, &Name::from_ascii(name).unwrap(), RecordType::A).answers[0].data {
+        RData::A(a) => IpAddr::V4(a.0),
+        other => panic!("no address: {other:?}"),
+    }
+}
+
+/// A server that says what it was sent, back to front of what it is asked: echoes until the end, then says `bye`.
+async fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut s, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut r, mut w) = s.split();
+                tokio::io::copy(&mut r, &mut w).await.unwrap_or(0);
+                w.write_all(b"bye").await.unwrap_or(());
+            });
+        }
+    });
+    at
+}
+
+/// Hands the door one connection that was dialled to `dst`, and gives the program's end.
+async fn dial(door: &Arc<Door>, dst: SocketAddr) -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let program = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (inside, _) = listener.accept().await.unwrap();
+    let door = Arc::clone(door);
+    tokio::spawn(async move { door.handle(inside, dst, None).await });
+    program
+}
+
+async fn is_reset(mut program: TcpStream) -> bool {
+    let mut byte = [0];
+    let read = tokio::time::timeout(Duration::from_secs(20), program.read(&mut byte)).await.expect("a refusal comes at once");
+    read.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
+#[tokio::test]
+async fn an_allowed_name_reaches_its_pinned_server_with_bytes_counted_and_half_close_kept() {
+    let log = Log::new(false);
+    let server = echo().await;
+    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, server)), log.clone(), Limits::default()));
+    let ip = address(&door.gate, "Model.Test.");
+    let mut program = dial(&door, SocketAddr::new(ip, 8443)).await;
+    program.write_all(b"hello").await.unwrap();
+    program.shutdown().await.unwrap();
+    let mut back = Vec::new();
+    program.read_to_end(&mut back).await.unwrap();
+    assert_eq!(back, b"hellobye", "the server's answer after the program's end arrives too");
+    log.wait_for("Close model.test:8443 Noted network.rule[0]").await;
+    let facts = log.facts.lock().unwrap();
+    assert_eq!(facts[0].process, None);
+    let What::Network { op: NetOp::Connect, verdict: Verdict::Allowed, address: Some(outside), .. } = &facts[1].what else {
+        panic!("{:?}", facts[1])
+    };
+    assert_eq!(*outside, server.to_string(), "the address outside is told");
+    assert_eq!(facts[1].process.as_ref().map(|p| p.pid), Some(7), "with the kernel's word on who");
+    assert!(matches!(facts[2].what, What::Network { op: NetOp::Close, sent: 5, received: 8, .. }), "{:?}", facts[2]);
+}
+
+#[tokio::test]
+async fn everything_that_no_rule_allows_is_reset_and_told() {
+    let log = Log::new(false);
+    let server = echo().await;
+    let rules =
+        pinned("model.test", 8443, server) + "[[network.rule]]\nhost = \"169.254.169.254\"\nports = [80]\ndecision = \"allow\"\n";
+    let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default()));
+    let ip = address(&door.gate, "model.test.");
+    let tries = [
+        (SocketAddr::new(ip, 80), "Connect model.test:80 Denied network.default"),
+        (server, &format!("Connect :{} Denied network.default", server.port())[..]),
+        ("93.184.216.34:443".parse().unwrap(), "Connect :443 Denied network.default"),
+        ("[2606:4700::1]:443".parse().unwrap(), "Connect :443 Denied network.default"),
+        ("169.254.169.254:80".parse().unwrap(), "Connect :80 Denied address check"),
+        ("198.18.9.9:8443".parse().unwrap(), "Connect :8443 Denied name check"),
+    ];
+    for (dst, line) in tries {
+        assert!(is_reset(dial(&door, dst).await).await, "{dst} must be reset");
+        log.wait_for(line).await;
+    }
+    assert!(!log.lines().iter().any(|l| l.contains("Connect") && l.contains("Allowed")));
+}
+
+#[tokio::test]
+async fn a_connection_that_the_kernel_did_not_announce_is_closed() {
+    let log = Log::new(true);
+    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), Limits::default()));
+    let ip = address(&door.gate, "model.test.");
+    assert!(is_reset(dial(&door, SocketAddr::new(ip, 8443)).await).await);
+    log.wait_for("Connect :8443 Denied attribution").await;
+}
+
+#[tokio::test]
+async fn a_server_outside_that_is_not_there_is_told_as_such() {
+    let log = Log::new(false);
+    let gone = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap()
+    };
+    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, gone)), log.clone(), Limits::default()));
+    let ip = address(&door.gate, "model.test.");
+    assert!(is_reset(dial(&door, SocketAddr::new(ip, 8443)).await).await);
+    log.wait_for("Connect model.test:8443 Noted network.rule[0]").await;
+}
+
+#[tokio::test]
+async fn a_name_is_judged_before_it_gets_an_address() {
+    let log = Log::new(false);
+    let rules = pinned("model.test", 8443, "127.0.0.1:1".parse().unwrap())
+        + "[[network.rule]]\nhost = \"*.evil.test\"\ndecision = \"deny\"\n";
+    let gate = Gate::new(policy(&rules), 3, Recorder::new(log.clone()));
+    for (name, kind, want) in [
+        ("model.test.", RecordType::A, ResponseCode::NoError),
+        ("model.test.", RecordType::AAAA, ResponseCode::NoError),
+        ("model.test.", RecordType::HTTPS, ResponseCode::NoError),
+        ("model.test.", RecordType::TXT, ResponseCode::NoError),
+        ("_http._tcp.model.test.", RecordType::SRV, ResponseCode::NoError),
+        ("_http._tcp.model.test.", RecordType::A, ResponseCode::NXDomain),
+        ("other.test.", RecordType::A, ResponseCode::NXDomain),
+        ("other.test.", RecordType::TXT, ResponseCode::NXDomain),
+        ("a.evil.test.", RecordType::AAAA, ResponseCode::NXDomain),
+        ("8.8.8.8.in-addr.arpa.", RecordType::PTR, ResponseCode::NXDomain),
+        ("127.1.", RecordType::A, ResponseCode::NXDomain),
+    ] {
+        assert_eq!(code(&gate, name, kind), want, "{name} {kind}");
+    }
+    let told = log.lines();
+    for line in [
+        "Lookup other.test:0 Denied network.default",
+        "Lookup a.evil.test:0 Denied network.rule[1]",
+        "Lookup model.test:0 Allowed network.rule[0]",
+        "Lookup 127.1:0 Denied name check",
+    ] {
+        assert!(told.iter().any(|l| l == line), "{line} not in {told:#?}");
+    }
+    assert_eq!(address(&gate, "localhost."), IpAddr::from([127, 0, 0, 1]));
+    let IpAddr::V4(v4) = address(&gate, "model.test.") else { panic!() };
+    let [a, b, c, d] = v4.octets();
+    let pointer = ask(&gate, &Name::from_ascii(format!("{d}.{c}.{b}.{a}.in-addr.arpa.")).unwrap(), RecordType::PTR);
+    assert_eq!(pointer.answers[0].data.to_string(), "model.test.", "an address given out leads back to its name");
+}
+
+#[tokio::test]
+async fn odd_labels_get_no_address_and_are_told_as_plain_text() {
+    let log = Log::new(false);
+    let gate =
+        Gate::new(policy("[[network.rule]]\nhost = \"*.evil.test\"\ndecision = \"allow\"\n"), 9, Recorder::new(log.clone()));
+    for label in [&b"a\0b"[..], b"a.b", b"\xff", b"a b", b"\x1b[2J", b"-a", "\u{202e}".as_bytes()] {
+        let name = Name::from_labels([label, b"evil", b"test"]).unwrap();
+        assert_eq!(ask(&gate, &name, RecordType::A).metadata.response_code, ResponseCode::NXDomain, "{label:?}");
+    }
+    for f in log.facts.lock().unwrap().iter() {
+        let What::Network { host, verdict: Verdict::Denied, .. } = &f.what else { panic!("{f:?}") };
+        assert!(!host.chars().any(model::path::hides), "{host:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_gets_so_many_names_and_no_more() {
+    let log = Log::new(false);
+    let gate =
+        Gate::new(policy("[[network.rule]]\nhost = \"*.many.test\"\ndecision = \"allow\"\n"), 3, Recorder::new(log.clone()));
+    let codes: Vec<ResponseCode> = (0..5).map(|i| code(&gate, &format!("n{i}.many.test."), RecordType::A)).collect();
+    assert_eq!(
+        codes,
+        [ResponseCode::NoError, ResponseCode::NoError, ResponseCode::NoError, ResponseCode::ServFail, ResponseCode::ServFail]
+    );
+    assert_eq!(code(&gate, "n1.many.test.", RecordType::A), ResponseCode::NoError, "names that have an address keep it");
+    assert!(log.lines().contains(&"limit names".to_owned()));
+}
+
+#[tokio::test]
+async fn names_are_served_over_udp_and_connections_wait_at_the_cap() {
+    let log = Log::new(false);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let names = socket.local_addr().unwrap();
+    let server = echo().await;
+    // Here the listener's own address is what is dialled, so a rule by address stands for a name.
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let inlets = Inlets { listener: listener.into(), dns: socket.into() };
+    let rules = pinned("model.test", 8443, server);
+    let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), limits));
+
+    let client = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut buffer = [0; 512];
+    client.send_to(b"\xff\xff\x00", names).await.unwrap();
+    let mut m = Message::query();
+    m.add_query(Query::query(Name::from_ascii("model.test.").unwrap(), RecordType::A));
+    client.send_to(&m.to_vec().unwrap(), names).await.unwrap();
+    let n =
+        tokio::time::timeout(Duration::from_secs(20), client.recv(&mut buffer)).await.expect("a question is answered").unwrap();
+    assert_eq!(Message::from_vec(&buffer[..n]).unwrap().answers.len(), 1, "garbage before it changes nothing");
+
+    for _ in 0..5 {
+        assert!(is_reset(TcpStream::connect(at).await.unwrap()).await, "loopback of the host is a bare address like any other");
+    }
+    log.wait_for(&format!("Connect :{} Denied network.default", at.port())).await;
+    way_out.abort();
+    assert!(way_out.await.is_err_and(|e| e.is_cancelled()));
+}
+
+#[tokio::test]
+async fn a_silent_connection_holds_one_place_and_the_next_waits_for_it() {
+    let log = Log::new(false);
+    let limits = Limits { connections: 1, ..Limits::default() };
+    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), limits));
+    let ip = address(&door.gate, "model.test.");
+    let first = door.room().await;
+    assert!(first.is_some());
+    let mut waiting = Box::pin(door.room());
+    assert!(futures_poll(&mut waiting).await.is_none(), "there is no room for a second");
+    assert!(log.lines().contains(&"limit connections".to_owned()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let program = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (inside, _) = listener.accept().await.unwrap();
+    let door2 = Arc::clone(&door);
+    let slow = tokio::spawn(async move { door2.handle(inside, SocketAddr::new(ip, 8443), first).await });
+    log.wait_for("Connect model.test:8443 Allowed network.rule[0]").await;
+    assert!(futures_poll(&mut waiting).await.is_none(), "an open connection keeps its place, however silent");
+    drop(program);
+    slow.await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("its end makes room").is_some());
+}
+
+/// Polls once, after everything else had a turn.
+async fn futures_poll<F: std::future::Future + Unpin>(f: &mut F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        out = f => Some(out),
+        () = tokio::task::yield_now() => None,
+    }
+}
+
+#[tokio::test]
+async fn names_are_served_over_tcp_too() {
+    let log = Log::new(false);
+    let door =
+        Arc::new(Door::new(policy(&pinned("model.test", 8443, "127.0.0.1:1".parse().unwrap())), log.clone(), Limits::default()));
+    let mut program = dial(&door, "9.9.9.9:53".parse().unwrap()).await;
+    for (name, want) in [("model.test.", ResponseCode::NoError), ("other.test.", ResponseCode::NXDomain)] {
+        let mut m = Message::query();
+        m.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
+        let packet = m.to_vec().unwrap();
+        program.write_u16(u16::try_from(packet.len()).unwrap()).await.unwrap();
+        program.write_all(&packet).await.unwrap();
+        let mut reply = vec![0; usize::from(program.read_u16().await.unwrap())];
+        program.read_exact(&mut reply).await.unwrap();
+        assert_eq!(Message::from_vec(&reply).unwrap().metadata.response_code, want, "{name}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_packet_breaks_the_name_service(packet in proptest::collection::vec(any::<u8>(), 0..600)) {
+        let gate = Gate::new(policy(""), 3, Recorder::new(Log::new(false)));
+        if let Some(reply) = dns::answer(&gate, &packet) {
+            prop_assert!(reply[2] & 0x80 != 0, "what is sent is an answer");
+            prop_assert!(reply.len() <= 600 + 12);
+        }
+    }
+
+    #[test]
+    fn no_damaged_question_breaks_the_name_service(at in 0_usize..40, byte: u8, cut in 12_usize..60, kind: u16) {
+        let gate = Gate::new(policy("[[network.rule]]\nhost = \"*.many.test\"\ndecision = \"allow\"\n"), 3, Recorder::new(Log::new(false)));
+        let mut m = Message::new(7, hickory_proto::op::MessageType::Query, OpCode::Query);
+        m.add_query(Query::query(Name::from_ascii("some.name.many.test.").unwrap(), RecordType::from(kind)));
+        let mut packet = m.to_vec().unwrap();
+        let last = packet.len() - 1;
+        packet[at.min(last)] = byte;
+        packet.truncate(cut);
+        if let Some(reply) = dns::answer(&gate, &packet) {
+            prop_assert!(Message::from_vec(&reply).is_ok(), "an answer can be read");
+        }
+    }
+}

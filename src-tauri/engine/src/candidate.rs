@@ -1,0 +1,115 @@
+//! Candidate: the workspace frozen as a tree, and what changed in it.
+
+use crate::Engine;
+use crate::error::{Code, Error, io};
+use model::diff::{Candidate, ChangedFile, FileDiff};
+use model::id::{TaskId, TreeId};
+use model::path::RawPath;
+use model::protocol::{Reply, Request};
+use model::task::Task;
+use serde::Serialize;
+use std::time::Duration;
+
+/// A candidate with its changes.
+#[derive(Debug, Clone, Serialize)]
+pub struct Look {
+    /// The candidate.
+    #[serde(flatten)]
+    pub candidate: Candidate,
+    /// Changed files against the base, by path.
+    pub files: Vec<ChangedFile>,
+}
+
+impl Engine {
+    pub(crate) fn git(&self, task: &Task) -> worktree::TaskGit {
+        worktree::TaskGit {
+            layout: self.host.layout.clone(),
+            repo: task.repo.clone(),
+            task: task.id.clone(),
+            base: task.base.clone(),
+        }
+    }
+
+    /// Takes a candidate of the task as it is now. A live run is stopped for as long as it takes.
+    pub fn candidate(&self, id: &TaskId) -> Result<Candidate, Error> {
+        let task = self.need_files(id)?;
+        let path = self.host.layout.task(id).path().join("candidate.lock");
+        // One at a time: a keeper's index has one writer. Waits, since the other ends within its own limit.
+        let lock = rustix::fs::open(
+            &path,
+            rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CREATE | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NOFOLLOW,
+            rustix::fs::Mode::from_raw_mode(0o600),
+        )
+        .map_err(|e| io("opening the lock", &path)(e.into()))?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).map_err(|e| io("locking", &path)(e.into()))?;
+        let mut warden = match self.attach(id) {
+            Ok(w) => Some(w),
+            Err(e) if e.code == Code::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        let still = match &mut warden {
+            None => true,
+            Some(warden) => {
+                warden.send(&Request::Freeze)?;
+                warden.wait_for(Duration::from_secs(20), |reply| match reply {
+                    Reply::Frozen { complete } => Some(*complete),
+                    // The run ended meanwhile: nothing writes any more.
+                    Reply::Ended { .. } => Some(true),
+                    Reply::Welcome { .. } | Reply::Status { .. } | Reply::Event { .. } | Reply::Thawed | Reply::Error { .. } => {
+                        None
+                    }
+                })?
+            }
+        };
+        let keeper = supervise::keeper::JailKeeper {
+            jail_program: self.host.programs.jail.clone(),
+            warden_program: self.host.programs.warden.clone(),
+        };
+        let candidate = worktree::candidate(&self.git(&task), &keeper, still)?;
+        // Closing the connection thaws.
+        drop(warden);
+        self.db.set_candidate(sys::clock::unix_millis(), id, &candidate)?;
+        Ok(candidate)
+    }
+
+    /// Takes a candidate and lists its changes.
+    pub fn look(&self, id: &TaskId) -> Result<Look, Error> {
+        let candidate = self.candidate(id)?;
+        let files = self.changes(id, &candidate.tree)?;
+        Ok(Look { candidate, files })
+    }
+
+    /// Changed files of a tree of this task against its base.
+    pub fn changes(&self, id: &TaskId, tree: &TreeId) -> Result<Vec<ChangedFile>, Error> {
+        let task = self.need_files(id)?;
+        Ok(worktree::changes(&self.git(&task), None, tree)?)
+    }
+
+    /// The whole difference as git writes it: raw bytes, hostile to a terminal.
+    pub fn unified(&self, id: &TaskId, tree: &TreeId) -> Result<Vec<u8>, Error> {
+        let task = self.need_files(id)?;
+        Ok(worktree::unified(&self.git(&task), None, tree)?)
+    }
+
+    /// One file's difference as coloured rows.
+    pub fn file_diff(&self, id: &TaskId, tree: &TreeId, path: &RawPath, context: u32) -> Result<FileDiff, Error> {
+        let task = self.need_files(id)?;
+        Ok(worktree::file_diff(&self.git(&task), None, tree, path, context)?)
+    }
+
+    /// The candidate that was taken last.
+    pub fn last_candidate(&self, id: &TaskId) -> Result<Option<Candidate>, Error> {
+        Ok(self.db.candidate(id)?)
+    }
+
+    pub(crate) fn need_candidate(&self, id: &TaskId, tree: &TreeId) -> Result<Candidate, Error> {
+        match self.db.candidate(id)? {
+            Some(c) if c.tree == *tree => Ok(c),
+            Some(c) => Err(Error::new(
+                Code::Stale,
+                format!("the task's candidate is {} now, not {tree}: take a new look (`airlock diff {id}`)", c.tree),
+            )),
+            None => Err(Error::new(Code::Stale, format!("no candidate of task {id} was looked at yet: `airlock diff {id}`"))),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Discard: a task's files go, its record stays.
+
+use crate::Engine;
+use crate::error::{Code, Error};
+use model::id::TaskId;
+use model::task::{Step, Task, TaskState};
+
+impl Engine {
+    /// Removes a task's files. A running one must be stopped first.
+    pub fn discard(&self, id: &TaskId) -> Result<(), Error> {
+        let task = self.need_task(id)?;
+        if task.state == TaskState::Discarded {
+            return Ok(());
+        }
+        let Some(held) = self.lock_task(id)? else {
+            return Err(Error::new(Code::Conflict, format!("task {id} is running: stop it first (`airlock task stop {id}`)")));
+        };
+        // The step first: a crash in between leaves files that no task names, which the next start removes.
+        self.db.step(sys::clock::unix_millis(), id, Step::Discarded, None, None)??;
+        self.remove_files(&task)?;
+        drop(held);
+        Ok(())
+    }
+
+    pub(crate) fn remove_files(&self, task: &Task) -> Result<(), Error> {
+        Ok(worktree::remove_task(&self.host.layout, &task.repo, &task.id)?)
+    }
+}

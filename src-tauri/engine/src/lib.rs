@@ -1,0 +1,63 @@
+//! What a person can do, one file a verb. The window and the command line call these and nothing else.
+//!
+//! Invariant: no tauri, no clap, no text formatting for a screen here; every verb blocks and may be called from any thread.
+
+mod apply;
+mod attach;
+mod candidate;
+mod create;
+mod demo;
+mod discard;
+mod doctor;
+mod error;
+mod events;
+mod host;
+mod kits;
+mod launch;
+mod policy_file;
+mod recover;
+mod repos;
+mod review;
+mod stop;
+mod tasks;
+
+pub use apply::{Applied, ApplyRequest};
+pub use attach::{Attached, Incoming, Sender};
+pub use candidate::Look;
+pub use create::{NewTask, Progress};
+pub use doctor::{Check, Doctor};
+pub use error::{Code, Error};
+pub use host::{Host, Programs};
+pub use kits::KitView;
+pub use policy_file::PolicyView;
+pub use repos::RepoView;
+pub use tasks::TaskView;
+
+use db::Database;
+
+/// All verbs, over one person's data.
+pub struct Engine {
+    host: Host,
+    db: Database,
+}
+
+impl Engine {
+    /// Opens the person's data and finishes or undoes what a crash left half-way.
+    pub fn open(host: Host) -> Result<Self, Error> {
+        host.make_directories()?;
+        let db = Database::open(&host.layout.database())?;
+        let engine = Self { host, db };
+        engine.recover()?;
+        Ok(engine)
+    }
+
+    /// Where this engine works.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// A number that changes with every change of tasks, runs, reviews or repositories, by any process.
+    pub fn version(&self) -> Result<i64, Error> {
+        Ok(self.db.version()?)
+    }
+}

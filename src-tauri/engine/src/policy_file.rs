@@ -1,0 +1,154 @@
+//! Policies by name: presets, the person's own files, and what is in force for a task.
+
+use crate::Engine;
+use crate::error::{Code, Error, io};
+use crate::kits::Kit;
+use model::id::TaskId;
+use model::run::PolicyText;
+use policy::Problem;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Largest policy file, in bytes.
+const LARGEST: u64 = 256 << 10;
+
+/// A policy as a person reads it.
+#[derive(Debug, Clone, Serialize)]
+pub struct PolicyView {
+    /// Name or file.
+    pub name: String,
+    /// Plain language, a line each.
+    pub words: Vec<String>,
+    /// What is written but has no effect yet: key, line, what happens instead.
+    pub not_in_force: Vec<(String, u32, String)>,
+    /// The text.
+    pub text: String,
+}
+
+/// What a launch needs of a policy.
+pub(crate) struct InForce {
+    pub(crate) text: PolicyText,
+    policy: policy::Policy,
+}
+
+impl InForce {
+    /// Whether a variable of the host's environment is passed in.
+    pub(crate) fn passes(&self, name: &str) -> bool {
+        self.policy.env.passes(name)
+    }
+}
+
+fn told(name: &str, problems: &[Problem]) -> Error {
+    let mut text = format!("the policy {name} is refused, nothing starts:");
+    for p in problems {
+        text.push_str(&format!("\n  {name}:{}:{}: {}", p.line, p.column, p.message));
+        if !p.hint.is_empty() {
+            text.push_str(&format!(" ({})", p.hint));
+        }
+    }
+    Error::new(Code::Usage, text)
+}
+
+/// Checks a policy.
+pub(crate) fn in_force(text: &PolicyText) -> Result<InForce, Error> {
+    let policy = policy::load(text).map_err(|(name, problems)| told(&name, &problems))?;
+    Ok(InForce { text: text.clone(), policy })
+}
+
+impl Engine {
+    /// Names of policies: presets, and the person's own files.
+    pub fn policies(&self) -> Result<Vec<String>, Error> {
+        let mut names: Vec<String> = policy::presets().map(str::to_owned).collect();
+        if let Ok(dir) = std::fs::read_dir(self.host.layout.config.join("policies")) {
+            let mut own: Vec<String> = dir
+                .flatten()
+                .filter_map(|e| e.file_name().to_str().and_then(|n| n.strip_suffix(".toml")).map(str::to_owned))
+                .filter(|n| !names.contains(n))
+                .collect();
+            own.sort();
+            names.extend(own);
+        }
+        Ok(names)
+    }
+
+    /// Finds a policy: a file where the name has a slash or ends in `.toml`, else the person's own of that name, else the preset.
+    pub(crate) fn policy_text(&self, name: &str) -> Result<PolicyText, Error> {
+        let text = |path: &Path| -> Result<PolicyText, Error> {
+            let size = std::fs::metadata(path).map_err(|e| {
+                let code = if e.kind() == std::io::ErrorKind::NotFound { Code::NotFound } else { Code::Machine };
+                Error::new(code, format!("the policy file {} can't be read: {e}", path.display()))
+            })?;
+            if !size.is_file() || size.len() > LARGEST {
+                return Err(Error::new(Code::Usage, format!("{} is not a file of at most {LARGEST} bytes", path.display())));
+            }
+            let bytes = std::fs::read(path).map_err(io("reading", path))?;
+            let text =
+                String::from_utf8(bytes).map_err(|_| Error::new(Code::Usage, format!("{} is not UTF-8", path.display())))?;
+            Ok(PolicyText { name: path.display().to_string(), text, repository: None })
+        };
+        if name.contains('/') || name.ends_with(".toml") {
+            return text(Path::new(name));
+        }
+        let own = self.host.layout.config.join("policies").join(format!("{name}.toml"));
+        if own.is_file() {
+            return text(&own);
+        }
+        match policy::preset(name) {
+            Some(preset) => Ok(PolicyText { name: name.to_owned(), text: preset.to_owned(), repository: None }),
+            None => Err(Error::new(
+                Code::NotFound,
+                format!("there is no policy `{name}`: there are {}; a file is named by its path", self.policies()?.join(", ")),
+            )),
+        }
+    }
+
+    /// A policy with a kit's hosts added.
+    pub(crate) fn policy_for(&self, name: &str, kit: Option<&Kit>) -> Result<PolicyText, Error> {
+        let mut text = self.policy_text(name)?;
+        if let Some(kit) = kit {
+            text.text = kit.0.add_to(&text.name, &text.text).map_err(|p| told(&text.name, &p))?;
+        }
+        let checked = in_force(&text)?;
+        let conflicts = checked.policy.conflicts(&self.host.layout, &self.host.home);
+        if !conflicts.is_empty() {
+            return Err(Error::new(
+                Code::Usage,
+                format!("the policy {} is refused, nothing starts: {}", text.name, conflicts.join("; ")),
+            ));
+        }
+        Ok(text)
+    }
+
+    /// Checks a file; the error lists every problem.
+    pub fn policy_check(&self, file: &Path) -> Result<PolicyView, Error> {
+        let mut path = PathBuf::from(file);
+        if !path.to_string_lossy().contains('/') {
+            path = Path::new(".").join(path);
+        }
+        let name = path.to_str().ok_or_else(|| Error::new(Code::Usage, "the file's name is not UTF-8"))?;
+        self.policy_view(self.policy_for(name, None)?)
+    }
+
+    /// A policy by name, as a new task with this kit would have it.
+    pub fn policy_named(&self, name: &str, agent: Option<&str>) -> Result<PolicyView, Error> {
+        let kit = agent.map(|a| self.kit(a)).transpose()?;
+        self.policy_view(self.policy_for(name, kit.as_ref())?)
+    }
+
+    /// The policy that a task was made with.
+    pub fn policy_show(&self, id: &TaskId) -> Result<PolicyView, Error> {
+        self.need_task(id)?;
+        let (text, _) = self.db.task_inputs(id)?.ok_or_else(|| Error::new(Code::NotFound, format!("task {id} has no policy")))?;
+        self.policy_view(text)
+    }
+
+    fn policy_view(&self, text: PolicyText) -> Result<PolicyView, Error> {
+        let InForce { text, policy } = in_force(&text)?;
+        Ok(PolicyView {
+            words: policy::show(&policy),
+            not_in_force: policy.not_in_force().iter().map(|n| (n.key.clone(), n.line, n.note.clone())).collect(),
+            name: text.name,
+            text: text.text,
+        })
+    }
+}

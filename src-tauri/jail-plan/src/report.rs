@@ -1,0 +1,263 @@
+//! What a jail says about itself: one row a guarantee, or why there is no jail.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a person relies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Guarantee {
+    /// It writes only where the plan lets it.
+    Writes,
+    /// It reads nothing of the person's beyond the plan.
+    Reads,
+    /// It reaches no process, socket, display or kernel table outside.
+    Control,
+    /// It reaches no network but through the starter.
+    Network,
+    /// It makes no system call that the filter refuses.
+    Syscalls,
+    /// The second lock on files, should the first have a hole.
+    Landlock,
+    /// It has no more processes than the plan says.
+    Processes,
+    /// It ends when its time is over.
+    Wall,
+    /// It uses no more memory than the plan says.
+    Memory,
+    /// It uses no more CPU than the plan says.
+    Cpu,
+    /// It fills no more disk than the plan says.
+    Disk,
+    /// A touch of a hidden place is told.
+    Decoys,
+    /// Execs, connections and writes are told.
+    Events,
+}
+
+/// All guarantees, in the order of a report.
+impl Guarantee {
+    /// Every one.
+    pub const ALL: [Self; 13] = [
+        Self::Writes,
+        Self::Reads,
+        Self::Control,
+        Self::Network,
+        Self::Syscalls,
+        Self::Landlock,
+        Self::Processes,
+        Self::Wall,
+        Self::Memory,
+        Self::Cpu,
+        Self::Disk,
+        Self::Decoys,
+        Self::Events,
+    ];
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Writes => "writes",
+            Self::Reads => "reads",
+            Self::Control => "control",
+            Self::Network => "network",
+            Self::Syscalls => "syscalls",
+            Self::Landlock => "landlock",
+            Self::Processes => "processes",
+            Self::Wall => "wall",
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+            Self::Disk => "disk",
+            Self::Decoys => "decoys",
+            Self::Events => "events",
+        })
+    }
+}
+
+/// How far a guarantee holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+pub enum Status {
+    /// In full.
+    Full,
+    /// With a hole that the reason names.
+    Partial {
+        /// In words.
+        reason: String,
+    },
+    /// Not at all.
+    Absent {
+        /// In words.
+        reason: String,
+    },
+}
+
+impl Status {
+    /// A [`Status::Partial`].
+    pub fn partial(reason: impl Into<String>) -> Self {
+        Self::Partial { reason: reason.into() }
+    }
+
+    /// A [`Status::Absent`].
+    pub fn absent(reason: impl Into<String>) -> Self {
+        Self::Absent { reason: reason.into() }
+    }
+
+    /// The reason, where there is one.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Full => None,
+            Self::Partial { reason } | Self::Absent { reason } => Some(reason),
+        }
+    }
+}
+
+/// One guarantee and how far it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// Which.
+    pub guarantee: Guarantee,
+    /// How far.
+    #[serde(flatten)]
+    pub status: Status,
+}
+
+/// One row for each of [`Guarantee::ALL`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        let row = |guarantee| Row { guarantee, status: Status::absent("not set up") };
+        Self { rows: Guarantee::ALL.into_iter().map(row).collect() }
+    }
+}
+
+impl Report {
+    /// Sets a row.
+    pub fn set(&mut self, guarantee: Guarantee, status: Status) {
+        self.rows.retain(|r| r.guarantee != guarantee);
+        self.rows.push(Row { guarantee, status });
+        self.rows.sort_by_key(|r| r.guarantee);
+    }
+
+    /// How far a guarantee holds.
+    pub fn status(&self, guarantee: Guarantee) -> Option<&Status> {
+        self.rows.iter().find(|r| r.guarantee == guarantee).map(|r| &r.status)
+    }
+
+    /// The first of `required` that does not hold in full, as the refusal that it is.
+    pub fn missing(&self, required: &[Guarantee]) -> Option<Refusal> {
+        let broken = |g: &&Guarantee| self.status(**g) != Some(&Status::Full);
+        required.iter().find(broken).map(|g| Refusal {
+            step: Step::Report,
+            kind: Kind::Promise,
+            reason: format!(
+                "`{g}` can't be kept in full: {}",
+                self.status(*g).and_then(Status::reason).unwrap_or("it was not set up")
+            ),
+            hint: "a policy can accept this loss by name; `airlock doctor` says what this machine lacks".into(),
+        })
+    }
+}
+
+/// Where a start stopped: the jail's own steps, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Step {
+    /// Starting the jail program and talking to it.
+    Start,
+    /// Reading the plan.
+    Plan,
+    /// Id-mapped mounts, made by root.
+    Idmap,
+    /// The namespaces.
+    Namespaces,
+    /// Uid and gid.
+    Identity,
+    /// Quotas of the user namespace.
+    Quotas,
+    /// Loopback, routes, packet rules, sockets.
+    Network,
+    /// The new root.
+    Mounts,
+    /// The decoy.
+    Decoys,
+    /// `pivot_root`.
+    Pivot,
+    /// Resource limits.
+    Limits,
+    /// The terminal.
+    Terminal,
+    /// Capabilities and `no_new_privs`.
+    Privileges,
+    /// Landlock.
+    Landlock,
+    /// The system call filter.
+    Seccomp,
+    /// The listener for events.
+    Notify,
+    /// Looking at the rows that must be full.
+    Report,
+    /// The command itself.
+    Exec,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start => "start",
+            Self::Plan => "plan",
+            Self::Idmap => "id-mapped mounts",
+            Self::Namespaces => "namespaces",
+            Self::Identity => "identity",
+            Self::Quotas => "quotas",
+            Self::Network => "network",
+            Self::Mounts => "mounts",
+            Self::Decoys => "decoys",
+            Self::Pivot => "new root",
+            Self::Limits => "limits",
+            Self::Terminal => "terminal",
+            Self::Privileges => "privileges",
+            Self::Landlock => "landlock",
+            Self::Seccomp => "system call filter",
+            Self::Notify => "events",
+            Self::Report => "report",
+            Self::Exec => "command",
+        })
+    }
+}
+
+/// Whose fault a refusal is, which is what an exit code is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The plan itself.
+    Plan,
+    /// The machine lacks something or forbids it.
+    Machine,
+    /// A promise can't be kept (a required row that is not full).
+    Promise,
+    /// Something odd waits where a mount goes.
+    Workspace,
+    /// The command is not there or can't be run.
+    NotFound,
+}
+
+/// Why there is no jail. Nothing of the command ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{step}: {reason} ({hint})")]
+pub struct Refusal {
+    /// The step that could not be done.
+    pub step: Step,
+    /// Whose fault.
+    pub kind: Kind,
+    /// What happened, with the path.
+    pub reason: String,
+    /// What to do about it.
+    pub hint: String,
+}

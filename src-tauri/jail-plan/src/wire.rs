@@ -1,0 +1,63 @@
+//! The words between starter and jail, one JSON object a packet, over a `SOCK_SEQPACKET` socket pair.
+//!
+//! The jail program finds the socket at descriptor 0 and the plan at descriptor 1. With [`crate::Stdio::Inherit`] the
+//! starter's first packet is `{"answer":"stdio"}` with three descriptors.
+
+use crate::report::{Refusal, Report};
+use serde::{Deserialize, Serialize};
+
+/// Jail to starter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "lowercase")]
+pub enum Say {
+    /// The jail's init exists. One descriptor: its pidfd.
+    Born {
+        /// Its pid as the starter sees it.
+        pid: i32,
+    },
+    /// Everything stands and the command waits for [`Answer::Go`]. Descriptors: those of `handed`, in order.
+    Ready {
+        /// How far each guarantee holds.
+        report: Report,
+        /// What the descriptors are.
+        handed: Vec<Handed>,
+    },
+    /// There is no jail; this is the last word.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The command ended; every other process ends now.
+    Ended {
+        /// Its exit code.
+        exit: Option<i32>,
+        /// The signal that ended it.
+        signal: Option<i32>,
+    },
+}
+
+/// A descriptor that the jail hands out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Handed {
+    /// The terminal's master.
+    Pty,
+    /// The transparent TCP listener.
+    Listener,
+    /// The UDP socket at port 53.
+    Dns,
+    /// The decoy's `/dev/fuse`.
+    Fuse,
+    /// The seccomp listener.
+    Notify,
+}
+
+/// Starter to jail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "lowercase")]
+pub enum Answer {
+    /// Three descriptors: the command's standard streams.
+    Stdio,
+    /// Run the command.
+    Go,
+}

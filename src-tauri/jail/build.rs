@@ -1,0 +1,118 @@
+//! Turns `policies/seccomp/*.json` into the tables that the jail assembles its filters from.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs};
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
+    let policies = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../policies/seccomp");
+    println!("cargo::rerun-if-changed={}", policies.display());
+    let read = |name: String| -> Result<Value, Failure> {
+        let path = policies.join(name);
+        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()).into())
+    };
+    let table = read(format!("{arch}.json"))?;
+    let mut numbers = BTreeMap::new();
+    let mut code = String::from("use sys::bpf::{Action, Clause, Entry, Test};\n");
+    writeln!(
+        code,
+        "/// Architecture that every call must be of.\npub(super) const ARCH: u32 = sys::bpf::{};",
+        arch.to_uppercase()
+    )?;
+    writeln!(code, "/// What the agent may call.\npub(super) static CONFINE: &[Entry] = &[")?;
+    for call in list(&table, "syscalls")? {
+        let (name, number) = (text(call, "name")?, number(&call["nr"])?);
+        text(call, "why").map_err(|_| format!("{name}: every line says why"))?;
+        if numbers.insert(name.to_owned(), number).is_some() {
+            return Err(format!("{name} is listed twice").into());
+        }
+        let (clauses, otherwise) = match text(call, "do")? {
+            "allow" => (String::new(), "Action::Allow".to_owned()),
+            "refuse" => (String::new(), action(text(call, "errno")?)?),
+            "check" => (clauses(call)?, action(text(call, "else")?)?),
+            other => return Err(format!("{name}: `{other}` is none of allow, refuse, check").into()),
+        };
+        writeln!(code, "    Entry {{ number: {number}, clauses: &[{clauses}], otherwise: {otherwise} }}, // {name}")?;
+    }
+    writeln!(code, "];\n/// What is told before it goes on.\npub(super) static NOTIFY: &[Entry] = &[")?;
+    let told = read("notify.json".into())?;
+    let mut entries = BTreeMap::new();
+    for call in list(&told, "syscalls")? {
+        let name = text(call, "name")?;
+        text(call, "why").map_err(|_| format!("{name}: every line says why"))?;
+        // An architecture without, say, `open` has no number for it.
+        let Some(number) = numbers.get(name) else { continue };
+        let entry = match call.get("if") {
+            None => format!("Entry {{ number: {number}, clauses: &[], otherwise: Action::Notify }}, // {name}"),
+            Some(condition) => format!(
+                "Entry {{ number: {number}, clauses: &[Clause {{ all: &[{}], then: Action::Notify }}], otherwise: Action::Allow }}, // {name}",
+                test(condition)?
+            ),
+        };
+        entries.insert(*number, entry);
+    }
+    for entry in entries.values() {
+        writeln!(code, "    {entry}")?;
+    }
+    writeln!(code, "];")?;
+    fs::write(Path::new(&env::var("OUT_DIR")?).join("syscalls.rs"), code)?;
+    Ok(())
+}
+
+fn clauses(call: &Value) -> Result<String, Failure> {
+    let mut code = String::new();
+    for clause in list(call, "clauses")? {
+        text(clause, "why").map_err(|_| format!("{}: every clause says why", call["name"]))?;
+        let tests = list(clause, "if")?.iter().map(test).collect::<Result<Vec<_>, _>>()?;
+        write!(code, "Clause {{ all: &[{}], then: {} }}, ", tests.join(", "), action(text(clause, "then")?)?)?;
+    }
+    Ok(code)
+}
+
+fn test(condition: &Value) -> Result<String, Failure> {
+    let arg = number(&condition["arg"])?;
+    if let Some(mask) = condition.get("any_bit") {
+        return Ok(format!("Test::AnyBit {{ arg: {arg}, mask: {} }}", number(mask)?));
+    }
+    let mask = condition.get("mask").map_or(Ok(u32::MAX), number)?;
+    let values = list(condition, "one_of")?.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+    Ok(format!("Test::OneOf {{ arg: {arg}, mask: {mask}, values: &{values:?} }}"))
+}
+
+fn action(word: &str) -> Result<String, Failure> {
+    // Numbers that all Linux architectures share.
+    let errno = match word {
+        "allow" => return Ok("Action::Allow".to_owned()),
+        "EPERM" => 1,
+        "ENOSYS" => 38,
+        "ENOPROTOOPT" => 92,
+        "EPROTONOSUPPORT" => 93,
+        "EOPNOTSUPP" => 95,
+        "EAFNOSUPPORT" => 97,
+        other => return Err(format!("`{other}` is no error number known here").into()),
+    };
+    Ok(format!("Action::Errno({errno})"))
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>, Failure> {
+    value[key].as_array().ok_or_else(|| format!("`{key}` is missing in {value}").into())
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str, Failure> {
+    value[key].as_str().filter(|t| !t.is_empty()).ok_or_else(|| format!("`{key}` is missing in {value}").into())
+}
+
+/// A number, or a text in hexadecimal.
+fn number(value: &Value) -> Result<u32, Failure> {
+    match value {
+        Value::Number(n) => Ok(u32::try_from(n.as_u64().ok_or("a number is negative or a fraction")?)?),
+        Value::String(s) => Ok(u32::from_str_radix(s.strip_prefix("0x").ok_or("a text number starts with 0x")?, 16)?),
+        _ => Err(format!("{value} is no number").into()),
+    }
+}

@@ -1,0 +1,73 @@
+//! Resource limits: each process's own, and the count of processes, which the kernel keeps per user namespace.
+
+use crate::error::{OrRefuse as _, Step, UNEXPECTED};
+use jail_plan::{Guarantee, Limits, Report, Stage, Status};
+use rustix::process::{Resource, Rlimit};
+
+/// Sets them and says which guarantees they give, and which nothing gives yet.
+pub(crate) fn set(limits: &Limits, report: &mut Report) -> Step<()> {
+    // Init counts too, and is no process of the command's.
+    one(Resource::Nproc, limits.processes.saturating_add(1))?;
+    one(Resource::Nofile, limits.open_files)?;
+    // A dump would be handed to the host's crash handler, which runs as root, outside, on what a jail wrote. Zero does not
+    // stop that: limits don't count for handlers. One byte does: it is the kernel's own mark for "a handler that crashed".
+    one(Resource::Core, 1)?;
+    // Shared with the person, per user: small.
+    one(Resource::Memlock, 64 << 10)?;
+    one(Resource::Msgqueue, 819_200)?;
+    one(Resource::Sigpending, 1024)?;
+    one(Resource::Rtprio, 0)?;
+    if let Some(bytes) = limits.file_size {
+        one(Resource::Fsize, bytes)?;
+    }
+    report.set(Guarantee::Processes, processes_status(&rustix::system::uname().release().to_string_lossy()));
+    report.set(
+        Guarantee::Memory,
+        Status::absent("memory is not limited; the jail is the first to go when the machine runs out of it"),
+    );
+    report.set(Guarantee::Cpu, Status::absent("processor time is not limited"));
+    report.set(
+        Guarantee::Disk,
+        match limits.file_size {
+            Some(bytes) => Status::partial(format!("a single file ends at {bytes} bytes; their sum is not limited")),
+            None => Status::absent("disk use is not limited"),
+        },
+    );
+    report.set(Guarantee::Wall, Status::absent("no limit on time was asked of the jail"));
+    Ok(())
+}
+
+/// Before 5.14 the kernel counted all processes of the uid, the person's own among them.
+fn processes_status(release: &str) -> Status {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (5, 14) => Status::Full,
+        _ => Status::partial(format!("kernel {release} counts the person's own processes too")),
+    }
+}
+
+fn one(resource: Resource, value: u64) -> Step<()> {
+    let hard = rustix::process::getrlimit(resource).maximum;
+    // An ordinary user's own hard limit may be lower; lower is fine.
+    let value = hard.map_or(value, |hard| hard.min(value));
+    rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) }).or_refuse(
+        Stage::Limits,
+        UNEXPECTED,
+        || format!("limiting {resource:?} to {value}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_kernel_is_not_said_to_count_well() {
+        for good in ["5.14.0", "6.18.44-generic", "10.0"] {
+            assert_eq!(processes_status(good), Status::Full, "{good} counts per user namespace");
+        }
+        for bad in ["5.13.19", "5.4.0-1", "", "rolling"] {
+            assert_ne!(processes_status(bad), Status::Full, "{bad} is not known to");
+        }
+    }
+}

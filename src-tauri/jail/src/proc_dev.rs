@@ -1,0 +1,124 @@
+//! `/proc`, `/dev` and the terminals: kernel interfaces, of which only the harmless part is shown.
+
+use crate::error::{OrRefuse as _, Step, UNEXPECTED};
+use crate::mounts::{attach, clone_mount, file_system, tmpfs, unreadable_directory};
+use crate::place::Place;
+use jail_plan::{Raw, Stage};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::MountAttrFlags;
+use std::os::fd::{AsFd as _, OwnedFd};
+use sys::mount::{Attributes, Reach};
+
+/// Settings of the machine: readable, never writable.
+const READ_ONLY: [&str; 6] = ["bus", "fs", "irq", "sys", "sysrq-trigger", "mtrr"];
+/// Memory, symbols, keys, log and devices of the machine: not even readable.
+const CLOSED: [&str; 12] = [
+    "acpi",
+    "asound",
+    "kallsyms",
+    "kcore",
+    "keys",
+    "key-users",
+    "kmsg",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "timer_list",
+    "driver",
+];
+/// Device nodes that hold no state of the machine's.
+const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// A new `/proc` that shows this pid namespace alone.
+pub(crate) fn proc(place: &Place, target: &Raw) -> Step<()> {
+    let hint = "the kernel allows a new /proc only where the caller's own is in full sight: inside a container Airlock \
+         needs one that leaves /proc unmasked";
+    let closed = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let proc = file_system("proc", &[], closed).or_refuse(Stage::Mounts, hint, || "making a new /proc".into())?;
+    attach(&proc, &place.directory(target)?, target)?;
+    let read_only = Attributes { read_only: true, no_devices: true, no_exec: true, ids: None };
+    for name in READ_ONLY {
+        let path = Raw::from(format!("{target}/{name}"));
+        if let Some(entry) = entry(&proc, name, &path)? {
+            let mount = clone_mount(&entry, read_only).or_refuse(Stage::Mounts, UNEXPECTED, || format!("closing `{path}`"))?;
+            attach(&mount, &entry, &path)?;
+        }
+    }
+    let null = node("null")?;
+    for name in CLOSED {
+        let path = Raw::from(format!("{target}/{name}"));
+        if let Some(entry) = entry(&proc, name, &path)? {
+            let over = match crate::place::kind(&entry)? {
+                FileType::Directory => unreadable_directory()?,
+                _ => clone_mount(&null, Attributes { read_only: true, ..Attributes::default() }).or_refuse(
+                    Stage::Mounts,
+                    UNEXPECTED,
+                    || format!("closing `{path}`"),
+                )?,
+            };
+            attach(&over, &entry, &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// A directory with device nodes of the host's and a private `shm`, otherwise unchangeable.
+pub(crate) fn dev(place: &Place, target: &Raw) -> Step<()> {
+    let dev = tmpfs(0o755, 64 << 10)?;
+    attach(&dev, &place.directory(target)?, target)?;
+    for name in NODES {
+        let path = Raw::from(format!("{target}/{name}"));
+        let mount = clone_mount(&node(name)?, Attributes::default())
+            .or_refuse(Stage::Mounts, UNEXPECTED, || format!("showing `{path}`"))?;
+        attach(&mount, &place.file(&path)?, &path)?;
+    }
+    let links = [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ];
+    for (name, points_to) in links {
+        rustix::fs::symlinkat(points_to, &dev, name)
+            .or_refuse(Stage::Mounts, UNEXPECTED, || format!("making `{target}/{name}`"))?;
+    }
+    let shm = Raw::from(format!("{target}/shm"));
+    attach(&tmpfs(0o1777, 1 << 30)?, &place.directory(&shm)?, &shm)?;
+    place.directory(&Raw::from(format!("{target}/pts")))?;
+    sys::mount::set_attributes(dev.as_fd(), Reach::Mount, Attributes { read_only: true, ..Attributes::default() }).or_refuse(
+        Stage::Mounts,
+        UNEXPECTED,
+        || format!("closing `{target}`"),
+    )
+}
+
+/// Terminals that no other mount of devpts knows.
+pub(crate) fn devpts(place: &Place, target: &Raw) -> Step<()> {
+    let options = [("ptmxmode", "0666".to_owned()), ("mode", "620".to_owned())];
+    let mount =
+        file_system("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOEXEC)
+            .or_refuse(Stage::Mounts, UNEXPECTED, || "making terminals of its own".into())?;
+    attach(&mount, &place.directory(target)?, target)
+}
+
+/// A device node of the host's, which must be one.
+fn node(name: &str) -> Step<OwnedFd> {
+    let what = || format!("opening /dev/{name}");
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(CWD, format!("/dev/{name}"), flags, Mode::empty()).or_refuse(Stage::Mounts, UNEXPECTED, what)?;
+    let is_device = if crate::place::kind(&fd)? == FileType::CharacterDevice { Ok(()) } else { Err("it is no device") };
+    is_device.or_refuse(Stage::Mounts, UNEXPECTED, what)?;
+    Ok(fd)
+}
+
+/// An entry of `/proc`, where this kernel has it.
+fn entry(proc: &OwnedFd, name: &str, path: &Raw) -> Step<Option<OwnedFd>> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(proc, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(e) => Err(e).or_refuse(Stage::Mounts, UNEXPECTED, || format!("opening `{path}`")),
+    }
+}

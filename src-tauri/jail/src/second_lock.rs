@@ -1,0 +1,65 @@
+//! Landlock: the same rules as the mounts once more, kept by other kernel code, should those have a hole.
+
+use crate::error::{OrRefuse as _, Step, UNEXPECTED};
+use jail_plan::{Guarantee, Landlock, Raw, Report, Stage, Status};
+use landlock::{
+    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, PathBeneath, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
+    RulesetStatus, Scope,
+};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+
+/// All file rights, and scopes for signals and abstract sockets: Linux 6.12.
+const WANTED: ABI = ABI::V6;
+
+/// Confines this process and all that come from it.
+pub(crate) fn close(rules: &Landlock, report: &mut Report) -> Step<()> {
+    let what = || "setting up Landlock".to_owned();
+    let all = AccessFs::from_all(WANTED);
+    let read = AccessFs::from_read(WANTED);
+    // What this kernel lacks is left out, and told below.
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)
+        .and_then(|r| r.scope(Scope::from_all(WANTED)))
+        .and_then(|r| r.create())
+        .or_refuse(Stage::Landlock, UNEXPECTED, what)?;
+    for (paths, access) in [(&rules.writable, all), (&rules.readable, read)] {
+        for path in paths {
+            // A place that is not there (an optional bind) needs no rule.
+            let Some((fd, kind)) = open(path)? else { continue };
+            let access = if kind == FileType::Directory { access } else { access & AccessFs::from_file(WANTED) };
+            ruleset = ruleset
+                .add_rule(PathBeneath::new(fd, access))
+                .or_refuse(Stage::Landlock, UNEXPECTED, || format!("allowing `{path}`"))?;
+        }
+    }
+    let status = ruleset.restrict_self().or_refuse(Stage::Landlock, UNEXPECTED, what)?;
+    report.set(
+        Guarantee::Landlock,
+        match status.ruleset {
+            RulesetStatus::FullyEnforced => Status::Full,
+            RulesetStatus::PartiallyEnforced => Status::partial(format!(
+                "this kernel's Landlock is older than Linux 6.12's and knows fewer rights ({:?})",
+                status.landlock
+            )),
+            RulesetStatus::NotEnforced => Status::absent(format!(
+                "this kernel has no Landlock, or it is off ({:?}); the mounts stand alone",
+                status.landlock
+            )),
+        },
+    );
+    Ok(())
+}
+
+/// A place inside, never through a symlink: one in the agent's home could widen the rule to anything.
+fn open(path: &Raw) -> Step<Option<(OwnedFd, FileType)>> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = match rustix::fs::openat2(CWD, path.as_path(), flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other.or_refuse(Stage::Landlock, UNEXPECTED, || format!("opening `{path}`"))?,
+    };
+    let stat = rustix::fs::fstat(&fd).or_refuse(Stage::Landlock, UNEXPECTED, || format!("looking at `{path}`"))?;
+    Ok(Some((fd, FileType::from_raw_mode(stat.st_mode))))
+}

@@ -1,0 +1,134 @@
+//! Words between a warden and whoever watches it (window, command line), over a Unix socket.
+//!
+//! A frame is `length: u32 big-endian` (of what follows), `kind: u8`, `payload`. A connection starts with the client's
+//! [`Request::Hello`]; a version that differs is answered with [`Reply::Error`] and closed.
+
+use crate::event::Event;
+use crate::id::{RunId, TaskId};
+use crate::run::Outcome;
+use serde::{Deserialize, Serialize};
+
+/// Version of frames and of [`crate::run::RunSpec`].
+pub const VERSION: u32 = 1;
+
+/// Largest frame that either side accepts, in bytes.
+pub const MAX_FRAME: u32 = 1 << 20;
+
+/// Frame kinds.
+pub mod kind {
+    /// A [`super::Request`] or a [`super::Reply`] as JSON.
+    pub const JSON: u8 = 0;
+    /// Terminal or stdout bytes from the command; stdin bytes to it.
+    pub const OUT: u8 = 1;
+    /// Stderr bytes from the command (pipes only).
+    pub const ERR: u8 = 2;
+}
+
+/// What a client says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "lowercase")]
+pub enum Request {
+    /// First frame.
+    Hello {
+        /// Must equal [`VERSION`].
+        version: u32,
+    },
+    /// Send output from now on, after at most `replay` bytes of what was printed before.
+    Output {
+        /// Bytes of scrollback.
+        replay: u64,
+    },
+    /// Send events from this sequence number on.
+    Events {
+        /// First wanted.
+        from: u64,
+    },
+    /// The terminal has a new size.
+    Resize {
+        /// Columns.
+        cols: u16,
+        /// Rows.
+        rows: u16,
+    },
+    /// No more stdin.
+    Eof,
+    /// Send a signal to the command's process group.
+    Signal {
+        /// Number.
+        signal: i32,
+    },
+    /// End the run: every process.
+    Stop,
+    /// Stop every process until `Thaw` or until this connection closes.
+    Freeze,
+    /// Let them go on.
+    Thaw,
+    /// Ask for [`Reply::Status`].
+    Status,
+}
+
+/// What a warden says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "lowercase")]
+pub enum Reply {
+    /// Answer to hello.
+    Welcome {
+        /// Task.
+        task: TaskId,
+        /// Run.
+        run: RunId,
+        /// The warden's own process id.
+        pid: u32,
+    },
+    /// Answer to status.
+    Status {
+        /// Process id of the command inside the jail's own numbering (2 as a rule).
+        command: u32,
+        /// Live processes in the jail.
+        processes: u32,
+        /// Whether frozen.
+        frozen: bool,
+    },
+    /// An event.
+    Event {
+        /// It.
+        event: Box<Event>,
+    },
+    /// Everything is stopped; the workspace does not change until the thaw.
+    Frozen {
+        /// False when it could not be confirmed twice.
+        complete: bool,
+    },
+    /// They go on.
+    Thawed,
+    /// The run ended; output and events are complete.
+    Ended {
+        /// How.
+        outcome: Outcome,
+    },
+    /// A request could not be done.
+    Error {
+        /// In words.
+        message: String,
+    },
+}
+
+/// First line that a warden prints on stdout, as JSON, for its starter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "start", rename_all = "lowercase")]
+pub enum Start {
+    /// The jail stands and the command is about to run.
+    Started {
+        /// The jail's report as JSON.
+        report: serde_json::Value,
+    },
+    /// Nothing runs.
+    Refused {
+        /// Exit code for the command line (§11: 2 policy, 4 promise, 5 not found, 7 machine).
+        code: i32,
+        /// What happened, why, what to do.
+        message: String,
+        /// The jail's report, where it got that far.
+        report: Option<serde_json::Value>,
+    },
+}

@@ -1,0 +1,107 @@
+//! A run: what the engine hands to a warden, and how it ends.
+
+use crate::id::{RunId, TaskId};
+use crate::layout::{Layout, TaskDir};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Everything that a warden needs to own one run; read from its stdin as one JSON object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// Must equal [`crate::protocol::VERSION`].
+    pub version: u32,
+    /// Task.
+    pub task: TaskId,
+    /// Run.
+    pub run: RunId,
+    /// Airlock's directories.
+    pub layout: Layout,
+    /// The task's directory.
+    pub dir: TaskDir,
+    /// Path of the repository, where the worktree is shown inside the jail.
+    pub workspace: PathBuf,
+    /// The person's home, where the private home is shown inside the jail.
+    pub home: PathBuf,
+    /// Objects directories that the jail's git may read, in order.
+    pub history: Vec<PathBuf>,
+    /// The policy in force, as text, with the name it goes by.
+    pub policy: PolicyText,
+    /// The command.
+    pub argv: Vec<String>,
+    /// More environment, on top of what the policy passes (values are the person's own words).
+    pub env: Vec<(String, String)>,
+    /// Host environment that `env.pass` picks from.
+    pub host_env: Vec<(String, String)>,
+    /// More host paths shown read-only at the same place, for the agent's own install (subpaths of the home).
+    pub tools: Vec<PathBuf>,
+    /// Terminal or pipes.
+    pub stdio: Stdio,
+    /// Host name inside, random per run.
+    pub hostname: String,
+    /// The jail program.
+    pub jail_program: PathBuf,
+    /// The git program that is shown inside and used by keepers.
+    pub git_program: PathBuf,
+}
+
+/// A policy's text and where it is from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyText {
+    /// Preset's name or file's path.
+    pub name: String,
+    /// TOML.
+    pub text: String,
+    /// The repository's own file from the base commit, which can only narrow.
+    pub repository: Option<String>,
+}
+
+/// How the command's standard streams are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stdio {
+    /// A terminal of this size, made inside the jail.
+    Terminal {
+        /// Columns.
+        cols: u16,
+        /// Rows.
+        rows: u16,
+    },
+    /// Three pipes.
+    Pipes,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Exit code of the command.
+    pub exit: Option<i32>,
+    /// Signal that ended it.
+    pub signal: Option<i32>,
+    /// Limit that ended it, e.g. `wall`.
+    pub limit: Option<String>,
+    /// Why the run was refused before its command started.
+    pub refused: Option<String>,
+}
+
+/// One run as recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// Its task.
+    pub task: TaskId,
+    /// Host name inside.
+    pub hostname: String,
+    /// Argv.
+    pub argv: Vec<String>,
+    /// Unix milliseconds.
+    pub started: u64,
+    /// Unix milliseconds.
+    pub ended: Option<u64>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// The jail's own report, as JSON (see the crate `jail-plan`).
+    pub report: Option<serde_json::Value>,
+    /// File that holds its output.
+    pub log: PathBuf,
+}

@@ -1,0 +1,107 @@
+//! What a policy answers to a request.
+
+use crate::host::{Destination, Host, Target};
+use crate::network::{Network, Rule};
+use crate::source::Policy;
+use model::decision::{Decision, Ruling};
+use std::net::SocketAddr;
+
+/// Something that a task wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// The address of a name. Answered like the most welcome of the name's ports, as no port is known yet.
+    Lookup(Host),
+    /// A TCP connection.
+    Connect(Target),
+}
+
+/// A ruling, with where the winning rule says that the name leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The decision, its rule and reason.
+    pub ruling: Ruling,
+    /// Where to connect instead of asking the name service; set only where the person's own winning rule pins it.
+    pub address: Option<SocketAddr>,
+}
+
+/// Judges a request: among the rules that match the strictest wins, `default` counts only where none does, and of the
+/// person's file and the repository's the stricter answer counts.
+pub fn decide(policy: &Policy, request: &Request) -> Ruling {
+    answer(policy, request).ruling
+}
+
+/// Judges like [`decide`] and adds the pinned address.
+pub fn answer(policy: &Policy, request: &Request) -> Answer {
+    match request {
+        Request::Connect(target) => at(policy, &target.to, Some(target.port)),
+        Request::Lookup(host) => {
+            let to = Destination::Name(host.clone());
+            let matching = policy.networks.iter().flat_map(|n| &n.rules).filter(|r| r.host.matches(&to));
+            let mut ports: Vec<u16> = matching.flat_map(|r| r.ports.listed().iter().copied()).collect();
+            ports.sort_unstable();
+            ports.dedup();
+            let others = at(policy, &to, None);
+            ports
+                .into_iter()
+                .map(|p| at(policy, &to, Some(p)))
+                .fold(others, |best, next| if next.ruling.decision < best.ruling.decision { next } else { best })
+        }
+    }
+}
+
+fn at(policy: &Policy, to: &Destination, port: Option<u16>) -> Answer {
+    let mut worst: Option<Answer> = None;
+    let mut pinned = None;
+    for (i, section) in policy.networks.iter().enumerate() {
+        let Some((ruling, rule)) = section.rule_on(to, port) else { continue };
+        if i == 0 {
+            pinned = rule.and_then(|r| r.address);
+        }
+        if worst.as_ref().is_none_or(|w| ruling.decision > w.ruling.decision) {
+            worst = Some(Answer { ruling, address: None });
+        }
+    }
+    match worst {
+        Some(a) => Answer { address: pinned, ..a },
+        None => Answer {
+            ruling: Ruling {
+                decision: Decision::Deny,
+                rule: "network.default".into(),
+                source: policy.name.clone(),
+                reason: "the policy says nothing about the network".into(),
+            },
+            address: None,
+        },
+    }
+}
+
+impl Network {
+    /// This file's answer with the rule that gave it; [`None`] where it has none.
+    pub(crate) fn rule_on(&self, to: &Destination, port: Option<u16>) -> Option<(Ruling, Option<&Rule>)> {
+        let winner =
+            self.rules.iter().filter(|r| r.matches(to, port)).reduce(|best, r| {
+                if (r.decision, r.host.narrowness()) > (best.decision, best.host.narrowness()) { r } else { best }
+            });
+        if let Some(rule) = winner {
+            return Some((self.ruling_of(rule), Some(rule)));
+        }
+        let decision = self.default?;
+        let source = if self.line == 0 { self.source.clone() } else { format!("{}:{}", self.source, self.line) };
+        let named = self.rules.iter().any(|r| r.host.matches(to));
+        let reason = match port {
+            Some(port) if named => format!("no rule names port {port} of {to}"),
+            None if named => format!("no rule allows a port of {to}"),
+            Some(_) | None => format!("no rule names {to}"),
+        };
+        Some((Ruling { decision, rule: "network.default".into(), source, reason }, None))
+    }
+
+    pub(crate) fn ruling_of(&self, rule: &Rule) -> Ruling {
+        Ruling {
+            decision: rule.decision,
+            rule: format!("network.rule[{}]", rule.index),
+            source: format!("{}:{}", self.source, rule.line),
+            reason: rule.reason.clone(),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A policy in plain language, and why it answers as it does.
+
+use crate::decide::{Request, answer};
+use crate::host::Destination;
+use crate::network::{Network, Ports, Rule};
+use crate::source::{Policy, Tools};
+use crate::unit::{show_duration, show_size};
+use model::decision::Decision;
+use model::path::RawPath;
+
+/// Why a request is answered as it is, a line each: the answer, then every rule that matches.
+pub fn explain(policy: &Policy, request: &Request) -> Vec<String> {
+    let (what, to, port) = match request {
+        Request::Lookup(h) => (format!("the address of {h}"), Destination::Name(h.clone()), None),
+        Request::Connect(t) => (format!("a connection to {t}"), t.to.clone(), Some(t.port)),
+    };
+    let a = answer(policy, request);
+    let mut out = vec![format!("{what}: {}, by {} ({})", word(a.ruling.decision), a.ruling.rule, a.ruling.source)];
+    if !a.ruling.reason.is_empty() {
+        out.push(format!("reason: {}", plain(&a.ruling.reason)));
+    }
+    if let (Some(address), Decision::Allow) = (a.address, a.ruling.decision) {
+        out.push(format!("leads to {address}, without asking the name service"));
+    }
+    for n in &policy.networks {
+        let matches = |r: &&Rule| if port.is_some() { r.matches(&to, port) } else { r.host.matches(&to) };
+        let hits: Vec<String> =
+            n.rules.iter().filter(matches).map(|r| format!("{}: {}", n.ruling_of(r).source, rule(r))).collect();
+        if hits.is_empty() {
+            let default = n
+                .default
+                .map_or("it says nothing about others", |d| if d == Decision::Ask { "others ask" } else { "others are refused" });
+            out.push(format!("{}: no rule matches; {default}", n.source));
+        }
+        out.extend(hits);
+    }
+    out
+}
+
+/// The policy as lines of plain language, for people.
+pub fn show(policy: &Policy) -> Vec<String> {
+    let mut out = vec![format!("Policy {}", policy.name)];
+    let f = &policy.files;
+    out.push("Files: the workspace, a private home and a private /tmp can be written; the system can be read.".into());
+    out.push(match f.tools {
+        Tools::Auto => "Tools of your home: those in known install places, read-only.".into(),
+        Tools::None => "Tools of your home: none.".into(),
+    });
+    let list = |items: Vec<String>| if items.is_empty() { "nothing".to_owned() } else { items.join(", ") };
+    out.push(format!("Can also read: {}.", list(f.read.iter().map(ToString::to_string).collect())));
+    out.push(format!("Can also WRITE: {}.", list(f.write.iter().map(ToString::to_string).collect())));
+    out.push(format!("Refused and told when touched: {}.", list(f.hide.iter().map(|h| h.path.to_string()).collect())));
+    out.push(format!("Environment passed in: {}.", list(policy.env.pass.clone())));
+    for (k, v) in &policy.env.set {
+        out.push(format!("Environment set: {k}={}", plain(v)));
+    }
+    for n in &policy.networks {
+        network(n, &mut out);
+    }
+    let l = &policy.limits;
+    out.push(format!(
+        "Limits: {} processes, {} in all, {} open files a process, {} of output kept.",
+        l.processes,
+        show_duration(l.wall),
+        l.open_files,
+        show_size(l.output)
+    ));
+    for n in &policy.later {
+        out.push(format!("NOT IN FORCE: {} (line {}): {}.", n.key, n.line, n.note));
+    }
+    out
+}
+
+fn network(n: &Network, out: &mut Vec<String>) {
+    let others = match n.default {
+        Some(Decision::Deny) => "refused",
+        Some(Decision::Ask | Decision::Allow) => "refused and shown, as nobody can be asked yet",
+        None => "not its business",
+    };
+    out.push(format!("Network by {}: {} rules; everything else is {others}.", n.source, n.rules.len()));
+    out.extend(n.rules.iter().map(|r| format!("  {}", rule(r))));
+}
+
+fn rule(r: &Rule) -> String {
+    let ports = match &r.ports {
+        Ports::Any => "every port".to_owned(),
+        Ports::Only(list) => format!("port {}", list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    let pinned = r.address.map_or_else(String::new, |a| format!(", leading to {a}"));
+    let reason = if r.reason.is_empty() { String::new() } else { format!(": {}", plain(&r.reason)) };
+    format!("{} {} on {ports}{pinned}{reason}", word(r.decision), r.host)
+}
+
+fn word(d: Decision) -> &'static str {
+    match d {
+        Decision::Allow => "allow",
+        Decision::Ask => "ask",
+        Decision::Deny => "deny",
+    }
+}
+
+/// Text of a file, as it may stand on a terminal.
+fn plain(text: &str) -> RawPath {
+    RawPath::from(text)
+}

@@ -1,0 +1,126 @@
+//! The `[files]` section.
+
+use crate::network::only_person;
+use crate::place::HostPath;
+use crate::problem::quote;
+use crate::read::{At, Notes, Table};
+use crate::source::{Files, Hidden, Tools, Whose};
+use model::decision::Decision;
+
+const TOUCH: [(&str, Decision); 2] = [("deny", Decision::Deny), ("ask", Decision::Ask)];
+
+/// Reads `[files]`.
+pub(crate) fn files(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Files {
+    let mut out = Files::default();
+    let Some(mut t) = root.table(notes, "files") else { return out };
+    if whose == Whose::Repository {
+        for key in ["tools", "carry", "read", "write", "devices"] {
+            if let Some(v) = t.value(key) {
+                only_person(notes, &v.span, &format!("files.{key}"));
+            }
+        }
+    } else {
+        if let Some(tools) = t.word(notes, "tools", &[("auto", Tools::Auto), ("none", Tools::None)]) {
+            out.tools = tools.value;
+        }
+        out.read = paths(&mut t, notes, "read");
+        out.write = paths(&mut t, notes, "write");
+        relative(&mut t, notes, "carry", "ignored trees are not brought along yet");
+        devices(&mut t, notes);
+    }
+    out.hide = hide(&mut t, notes);
+    mask(&mut t, notes);
+    if let Some(both) = out.read.iter().find(|r| out.write.contains(r)) {
+        notes.problem(&t.span, format!("{both} is in `files.read` and in `files.write`"), "keep one of them");
+    }
+    for p in out.read.iter().chain(&out.write) {
+        if let Some(h) = out.hide.iter().find(|h| p.within(&h.path)) {
+            notes.problem(&t.span, format!("{p} is shown although `files.hide` hides {}", h.path), "keep one of them");
+        }
+    }
+    t.end(notes);
+    out
+}
+
+fn paths(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str) -> Vec<HostPath> {
+    let mut out = Vec::new();
+    for At { value, span } in t.texts(notes, key).map(|l| l.value).unwrap_or_default() {
+        let path = match HostPath::parse(&value) {
+            Ok(p) => p,
+            Err(why) => {
+                notes.problem(
+                    &span,
+                    format!("{} can't be in `files.{key}`: {why}", quote(&value)),
+                    "as in \"~/projects/shared\" or \"/srv/data\"",
+                );
+                continue;
+            }
+        };
+        let why = path.closed().or_else(|| if key == "write" { path.executes() } else { None });
+        match why {
+            Some(why) => {
+                notes.problem(&span, format!("{path} can't be in `files.{key}`: {why}"), "name a place that holds data only")
+            }
+            None => out.push(path),
+        }
+    }
+    out
+}
+
+fn hide(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<Hidden> {
+    let mut out: Vec<Hidden> = Vec::new();
+    for mut h in t.tables(notes, "hide") {
+        let on_touch = h.word(notes, "on_touch", &TOUCH);
+        if let Some(ask) = on_touch.as_ref().filter(|a| a.value == Decision::Ask) {
+            notes.not_yet(&ask.span, h.name("on_touch"), "nobody can be asked yet; a touch is refused and shown");
+        }
+        let on_touch = on_touch.map_or(Decision::Deny, |a| a.value);
+        let given = h.value("path").is_some();
+        match h.text(notes, "path") {
+            None if !given => {
+                notes.problem(&h.span, format!("`{}` names no path", h.path), "as in { path = \"~/.ssh\", on_touch = \"deny\" }")
+            }
+            None => {}
+            Some(At { value, span }) => match HostPath::parse(&value) {
+                Err(why) => notes.problem(&span, format!("{} can't be hidden: {why}", quote(&value)), "as in \"~/.ssh\""),
+                Ok(path) if path == HostPath::parse("~").unwrap_or_else(|_| path.clone()) || path.to_string() == "/" => {
+                    notes.problem(&span, format!("{path} can't be hidden"), "the jail has its own; name a place inside");
+                }
+                Ok(path) if out.iter().any(|o| o.path == path) => notes.problem(&span, format!("{path} is hidden twice"), ""),
+                Ok(path) => out.push(Hidden { path, on_touch }),
+            },
+        }
+        h.end(notes);
+    }
+    out
+}
+
+/// Paths inside the repository.
+fn relative(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str, note: &str) {
+    let Some(list) = t.texts(notes, key) else { return };
+    for p in &list.value {
+        let odd = |part: &str| part.is_empty() || part == "." || part == ".." || part == ".git";
+        if p.value.split('/').any(odd) || p.value.chars().any(model::path::hides) {
+            notes.problem(&p.span, format!("{} is no path inside the repository", quote(&p.value)), "as in \"node_modules\"");
+        }
+    }
+    if !list.value.is_empty() {
+        notes.not_yet(&list.span, t.name(key), note);
+    }
+}
+
+fn mask(t: &mut Table<'_>, notes: &mut Notes<'_>) {
+    relative(t, notes, "mask", "values are not replaced yet; ignored files of the working copy are not in the workspace at all");
+}
+
+fn devices(t: &mut Table<'_>, notes: &mut Notes<'_>) {
+    let Some(list) = t.texts(notes, "devices") else { return };
+    for d in &list.value {
+        if !d.value.starts_with("/dev/") || HostPath::parse(&d.value).is_err() {
+            notes.problem(&d.span, format!("{} is no device", quote(&d.value)), "as in \"/dev/dri\"");
+        }
+    }
+    if !list.value.is_empty() {
+        notes.not_yet(&list.span, "files.devices", "no device is handed in yet");
+    }
+}

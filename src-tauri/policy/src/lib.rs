@@ -1,0 +1,31 @@
+//! Text in, decision out: reads policy files and kits, and answers what a task may do.
+//!
+//! Invariant: nothing here reads a file, a clock, the environment or a socket; what is embedded is embedded at build time.
+//!
+//! [`load`] is the whole way from a task's [`model::run::PolicyText`] to a [`Policy`]; [`decide`] answers one request.
+
+mod decide;
+mod explain;
+mod files;
+mod host;
+mod kit;
+mod layer;
+mod network;
+mod place;
+mod preset;
+mod problem;
+mod read;
+mod sections;
+mod source;
+mod unit;
+
+pub use decide::{Answer, Request, answer, decide};
+pub use explain::{explain, show};
+pub use host::{BadHost, Destination, Host, HostPattern, Target};
+pub use kit::{Form, Kit, Program, kit, kits};
+pub use layer::{Narrowing, layer, load, parse_repository};
+pub use network::{Network, Ports, Rule};
+pub use place::HostPath;
+pub use preset::{preset, presets};
+pub use problem::Problem;
+pub use source::{Env, Files, Hidden, Limits, NotInForce, Policy, Tools, parse};

@@ -1,0 +1,441 @@
+//! The `[network]` section: rules by host and port, each with its reason and examples.
+
+use crate::host::{Destination, HostPattern, Target, canonical};
+use crate::problem::quote;
+use crate::read::{At, Notes, Table};
+use crate::source::Whose;
+use crate::unit;
+use model::decision::Decision;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+/// One file's word on the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Where no rule matches; [`None`] in a repository's file that leaves it out, which then says nothing.
+    pub default: Option<Decision>,
+    /// Rules in the order of the file.
+    pub rules: Vec<Rule>,
+    /// Name of the file, for [`model::decision::Ruling::source`].
+    pub(crate) source: String,
+    /// Line of `default`, 0 where it is left out.
+    pub(crate) line: u32,
+}
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Position in the file, from 0.
+    pub index: usize,
+    /// Its line, from 1.
+    pub line: u32,
+    /// Which hosts.
+    pub host: HostPattern,
+    /// Which ports.
+    pub ports: Ports,
+    /// Where the name leads, always; the only way to loopback and private networks.
+    pub address: Option<SocketAddr>,
+    /// What it says in force. A rule with a narrowing that is not in force yet refuses, rather than allow more than is written.
+    pub decision: Decision,
+    /// What the file says.
+    pub(crate) written: Decision,
+    /// Why, shown to the person.
+    pub reason: String,
+}
+
+/// Ports of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ports {
+    /// Every port; only a refusal can say so.
+    Any,
+    /// These.
+    Only(Vec<u16>),
+}
+
+impl Ports {
+    /// Whether `port` is meant; [`None`] is a port that no rule names.
+    pub(crate) fn matches(&self, port: Option<u16>) -> bool {
+        match (self, port) {
+            (Self::Any, _) => true,
+            (Self::Only(list), Some(p)) => list.contains(&p),
+            (Self::Only(_), None) => false,
+        }
+    }
+
+    /// The ports that are written down.
+    pub fn listed(&self) -> &[u16] {
+        match self {
+            Self::Any => &[],
+            Self::Only(list) => list,
+        }
+    }
+
+    fn overlap(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Any, _) | (_, Self::Any) => true,
+            (Self::Only(a), Self::Only(b)) => a.iter().any(|p| b.contains(p)),
+        }
+    }
+}
+
+const DECISIONS: [(&str, Decision); 3] = [("allow", Decision::Allow), ("ask", Decision::Ask), ("deny", Decision::Deny)];
+
+/// Reads `[network]`. The person's file always has a word on the network: left out, it denies.
+pub(crate) fn network(root: &mut Table<'_>, notes: &mut Notes<'_>, source: &str, whose: Whose) -> Option<Network> {
+    let silent = match whose {
+        Whose::Person => Some(Decision::Deny),
+        Whose::Repository => None,
+    };
+    let mut section = Network { default: silent, rules: Vec::new(), source: source.to_owned(), line: 0 };
+    let Some(mut t) = root.table(notes, "network") else {
+        return (whose == Whose::Person).then_some(section);
+    };
+    if let Some(At { value, span }) = t.text(notes, "default") {
+        section.line = notes.line(&span);
+        match value.as_str() {
+            "deny" => section.default = Some(Decision::Deny),
+            "ask" => section.default = Some(Decision::Ask),
+            "allow" => notes.problem(
+                &span,
+                "`network.default` can't be \"allow\"",
+                "name the hosts in [[network.rule]]; the default is \"ask\" or \"deny\"",
+            ),
+            other => notes.problem(&span, format!("`network.default` can't be {}", quote(other)), "it is \"ask\" or \"deny\""),
+        }
+    }
+    ecosystems(&mut t, notes, whose);
+    if let Some(At { value, span }) = t.text(notes, "hold") {
+        match unit::duration(&value) {
+            Some(d) if (1..=60).contains(&d.as_secs()) => {
+                notes.not_yet(&span, "network.hold", "nothing is held for an answer yet; what asks is refused");
+            }
+            _ => notes.problem(&span, format!("`network.hold` can't be {}", quote(&value)), "from \"1s\" to \"60s\""),
+        }
+    }
+    let mut examples = Vec::new();
+    for (index, table) in t.tables(notes, "rule").into_iter().enumerate() {
+        let (r, e) = rule(table, notes, index, whose);
+        section.rules.extend(r);
+        examples.extend(e.into_iter().map(|e| (index, e)));
+    }
+    t.end(notes);
+    pins_agree(&section, notes);
+    check_examples(&section, &examples, notes);
+    Some(section)
+}
+
+fn ecosystems(t: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) {
+    const NOTE: &str = "registries are not worked out yet; name their hosts in [[network.rule]]";
+    let Some(raw) = t.value("ecosystems") else { return };
+    if whose == Whose::Repository {
+        only_person(notes, &raw.span, "network.ecosystems");
+    } else if raw.value.as_str() == Some("from-lockfiles") {
+        notes.not_yet(&raw.span, "network.ecosystems", NOTE);
+    } else if raw.value.as_str().is_some() {
+        notes.problem(
+            &raw.span,
+            "`network.ecosystems` is \"from-lockfiles\" or a list",
+            "as in [\"npm\", \"cargo\"], or [] for none",
+        );
+    } else if let Some(list) = t.texts(notes, "ecosystems") {
+        for e in &list.value {
+            if !["cargo", "npm", "pip", "uv", "go", "maven"].contains(&e.value.as_str()) {
+                notes.problem(&e.span, format!("unknown ecosystem {}", quote(&e.value)), "known: cargo, npm, pip, uv, go, maven");
+            }
+        }
+        if !list.value.is_empty() {
+            notes.not_yet(&raw.span, "network.ecosystems", NOTE);
+        }
+    }
+}
+
+pub(crate) fn only_person(notes: &mut Notes<'_>, span: &Range<usize>, key: &str) {
+    notes.problem(span, format!("a repository's file can't say `{key}`"), "it can only narrow; put this into your own policy");
+}
+
+struct Example {
+    want: Option<Decision>,
+    text: String,
+    span: Range<usize>,
+}
+
+fn rule(mut t: Table<'_>, notes: &mut Notes<'_>, index: usize, whose: Whose) -> (Option<Rule>, Vec<Example>) {
+    let before = notes.problems.len();
+    let (path, span) = (t.path.clone(), t.span.clone());
+    let decision = t.word(notes, "decision", &DECISIONS);
+    if decision.is_none() && notes.problems.len() == before {
+        notes.problem(&span, format!("`{path}` has no decision"), "write decision = \"allow\", \"ask\" or \"deny\"");
+    }
+    let written = decision.map_or(Decision::Deny, |d| d.value);
+    let (host, host_span) = host(&mut t, notes, written);
+    let ports = ports(&mut t, notes, written);
+    let address = address(&mut t, notes, written, whose);
+    if let (Some(HostPattern::Under(suffix)), None) = (&host, &address)
+        && written != Decision::Deny
+        && !suffix.as_str().contains('.')
+    {
+        notes.problem(
+            &host_span,
+            format!("`*.{suffix}` is every name under a whole top level"),
+            "name at least two labels, as in `*.example.org`",
+        );
+    }
+    let reason = t.text(notes, "reason").map_or_else(String::new, |r| r.value);
+    let examples = examples(&mut t, notes);
+    let narrowing = narrowing(&mut t, notes, whose);
+    t.end(notes);
+
+    let (decision, reason) = match narrowing.as_slice() {
+        [] => (written, reason),
+        keys if written == Decision::Deny => {
+            notes.not_yet(
+                &span,
+                path.clone(),
+                format!("{} not in force yet: it refuses the whole host meanwhile", keys.join(", ")),
+            );
+            (written, reason)
+        }
+        keys => {
+            let keys = keys.join(", ");
+            notes.not_yet(
+                &span,
+                path.clone(),
+                format!("{keys} not in force yet: the rule refuses meanwhile, rather than allow more than it says"),
+            );
+            (Decision::Deny, format!("{reason}{}refused until {keys} can be kept", if reason.is_empty() { "" } else { "; " }))
+        }
+    };
+    let line = notes.line(&span);
+    let made = match (host, notes.problems.len() == before) {
+        (Some(host), true) => Some(Rule { index, line, host, ports, address, decision, written, reason }),
+        _ => None,
+    };
+    (made, examples)
+}
+
+fn host(t: &mut Table<'_>, notes: &mut Notes<'_>, written: Decision) -> (Option<HostPattern>, Range<usize>) {
+    let given = t.value("host").is_some();
+    let Some(At { value, span }) = t.text(notes, "host") else {
+        if !given {
+            notes.problem(&t.span, format!("`{}` names no host", t.path), "write host = \"example.org\" or \"*.example.org\"");
+        }
+        return (None, t.span.clone());
+    };
+    let hint = match value.as_str() {
+        "*" => "there is no rule for every host; `network.default` says what counts elsewhere",
+        v if v.contains("://") || v.contains('/') => "only the host's name, without scheme and path",
+        v if v.parse::<SocketAddr>().is_ok()
+            || v.rsplit_once(':').is_some_and(|(h, p)| !h.contains(':') && p.parse::<u16>().is_ok()) =>
+        {
+            "the port goes into `ports`"
+        }
+        _ => "",
+    };
+    match HostPattern::parse(&value) {
+        Err(e) => {
+            notes.problem(&span, format!("{} is no host: {e}", quote(&value)), hint);
+            (None, span)
+        }
+        Ok(p) => {
+            let inside = match &p {
+                HostPattern::Exact(h) | HostPattern::Under(h) => h.is_localhost(),
+                HostPattern::Address(a) => a.is_loopback() || a.is_unspecified(),
+            };
+            if inside && written != Decision::Deny {
+                notes.problem(
+                    &span,
+                    format!("{p} is the jail's own and never leaves it"),
+                    "choose a name of your own, as in host = \"db.test\", and pin it with `address`",
+                );
+                return (None, span);
+            }
+            (Some(p), span)
+        }
+    }
+}
+
+fn ports(t: &mut Table<'_>, notes: &mut Notes<'_>, written: Decision) -> Ports {
+    let Some(list) = t.numbers(notes, "ports") else {
+        return if written == Decision::Deny { Ports::Any } else { Ports::Only(vec![443]) };
+    };
+    if list.value.is_empty() {
+        notes.problem(
+            &list.span,
+            format!("`{}.ports` is empty, so it can match nothing", t.path),
+            "leave it out for 443, or name ports",
+        );
+    }
+    let mut out = Vec::new();
+    for At { value, span } in list.value {
+        match u16::try_from(value) {
+            Ok(0) | Err(_) => notes.problem(&span, format!("{value} is no port"), "ports go from 1 to 65535"),
+            Ok(53) if written != Decision::Deny => {
+                notes.problem(&span, "port 53 never leaves the jail", "Airlock answers names there itself");
+            }
+            Ok(p) => out.push(p),
+        }
+    }
+    Ports::Only(out)
+}
+
+fn address(t: &mut Table<'_>, notes: &mut Notes<'_>, written: Decision, whose: Whose) -> Option<SocketAddr> {
+    let At { value, span } = t.text(notes, "address")?;
+    if whose == Whose::Repository {
+        only_person(notes, &span, &format!("{}.address", t.path));
+        return None;
+    }
+    let Ok(a) = value.parse::<SocketAddr>() else {
+        notes.problem(&span, format!("{} is no address", quote(&value)), "as in \"127.0.0.1:5432\" or \"[::1]:5432\"");
+        return None;
+    };
+    let a = SocketAddr::new(canonical(a.ip()), a.port());
+    let odd = match a.ip() {
+        IpAddr::V4(ip) => ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unspecified() || ip.is_multicast() || ip.is_unicast_link_local(),
+    };
+    if odd || a.port() == 0 {
+        notes.problem(
+            &span,
+            format!("{a} can't be pinned"),
+            "link-local (metadata), multicast and unspecified addresses and port 0 stay closed",
+        );
+        return None;
+    }
+    if written == Decision::Deny {
+        notes.problem(&span, format!("`{}` refuses, so its address leads nowhere", t.path), "take `address` out");
+        return None;
+    }
+    Some(a)
+}
+
+fn examples(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<Example> {
+    let Some(mut e) = t.table(notes, "examples") else { return Vec::new() };
+    let mut out = Vec::new();
+    let keys = [("allow", Some(Decision::Allow)), ("ask", Some(Decision::Ask)), ("deny", Some(Decision::Deny)), ("not", None)];
+    for (key, want) in keys {
+        for At { value, span } in e.some_texts(notes, key).map(|l| l.value).unwrap_or_default() {
+            out.push(Example { want, text: value, span });
+        }
+    }
+    e.end(notes);
+    out
+}
+
+/// Keys that make a rule match less than host and port do; none is in force yet.
+fn narrowing(t: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Vec<&'static str> {
+    let mut out = Vec::new();
+    let inspect = t.flag(notes, "inspect");
+    if inspect.is_some_and(|f| f.value) {
+        out.push("inspect");
+    }
+    if let Some(methods) = t.some_texts(notes, "methods") {
+        for m in methods.value.iter().filter(|m| m.value.is_empty() || !m.value.bytes().all(|b| b.is_ascii_uppercase())) {
+            notes.problem(&m.span, format!("{} is no HTTP method", quote(&m.value)), "upper case, as in \"GET\"");
+        }
+        out.push("methods");
+    }
+    if let Some(paths) = t.some_texts(notes, "paths") {
+        for p in paths.value.iter().filter(|p| !p.value.starts_with('/')) {
+            notes.problem(&p.span, format!("the path {} does not begin with `/`", quote(&p.value)), "");
+        }
+        out.push("paths");
+    }
+    if let Some(cidr) = t.text(notes, "cidr") {
+        let ok = cidr.value.split_once('/').is_some_and(|(ip, n)| match (ip.parse::<IpAddr>(), n.parse::<u8>()) {
+            (Ok(IpAddr::V4(_)), Ok(n)) => n <= 32,
+            (Ok(IpAddr::V6(_)), Ok(n)) => n <= 128,
+            _ => false,
+        });
+        if whose == Whose::Repository {
+            only_person(notes, &cidr.span, &format!("{}.cidr", t.path));
+        } else if !ok {
+            notes.problem(&cidr.span, format!("{} is no range of addresses", quote(&cidr.value)), "as in \"10.20.0.0/16\"");
+        }
+        out.push("cidr");
+    }
+    if let Some(b) = t.text(notes, "bytes_out") {
+        if unit::size(&b.value).is_none_or(|n| n == 0) {
+            notes.problem(&b.span, format!("{} is no size", quote(&b.value)), "as in \"10MiB\"");
+        }
+        out.push("bytes_out");
+    }
+    if let Some(p) = t.text(notes, "protocol")
+        && p.value != "tcp"
+    {
+        notes.problem(
+            &p.span,
+            format!("the protocol {} is not known", quote(&p.value)),
+            "\"tcp\" is the only one; UDP never leaves the jail",
+        );
+    }
+    let ech = t.flag(notes, "ech");
+    if ech.is_some_and(|f| !f.value) {
+        out.push("ech");
+    }
+    out
+}
+
+/// Two rules that allow the same must agree on where it leads.
+fn pins_agree(section: &Network, notes: &mut Notes<'_>) {
+    for (i, b) in section.rules.iter().enumerate() {
+        for a in &section.rules[..i] {
+            if a.host == b.host && a.decision == b.decision && a.ports.overlap(&b.ports) && a.address != b.address {
+                let message = format!(
+                    "`network.rule[{}]` and `network.rule[{}]` lead the same host and port to different places",
+                    a.index, b.index
+                );
+                notes.problem_at_line(b.line, message, "keep one of them");
+            }
+        }
+    }
+}
+
+fn check_examples(section: &Network, examples: &[(usize, Example)], notes: &mut Notes<'_>) {
+    for (index, e) in examples {
+        let Some(rule) = section.rules.iter().find(|r| r.index == *index) else { continue };
+        let target = match Target::parse(&e.text) {
+            Ok(t) => t,
+            Err(bad) => {
+                notes.problem(
+                    &e.span,
+                    format!("the example {} can't be read: {bad}", quote(&e.text)),
+                    "as in \"example.org:443\"",
+                );
+                continue;
+            }
+        };
+        let hit = rule.matches(&target.to, Some(target.port));
+        let Some(want) = e.want else {
+            if hit {
+                notes.problem(
+                    &e.span,
+                    format!("the rule matches {target}, which `not` says it doesn't"),
+                    "narrow the rule or take the example out",
+                );
+            }
+            continue;
+        };
+        let strictest = section.rules.iter().filter(|r| r.matches(&target.to, Some(target.port))).max_by_key(|r| r.written);
+        if !hit {
+            notes.problem(&e.span, format!("the rule does not match its own example {target}"), "check host and ports");
+        } else if rule.written != want {
+            notes.problem(
+                &e.span,
+                format!("the rule does not say this about {target}"),
+                "put the example under the rule's own decision",
+            );
+        } else if let Some(other) = strictest.filter(|r| r.written > want) {
+            notes.problem(
+                &e.span,
+                format!("`network.rule[{}]` is stricter about {target}", other.index),
+                "the strictest rule wins",
+            );
+        }
+    }
+}
+
+impl Rule {
+    pub(crate) fn matches(&self, to: &Destination, port: Option<u16>) -> bool {
+        self.host.matches(to) && self.ports.matches(port)
+    }
+}

@@ -1,0 +1,367 @@
+//! The smaller sections: environment and limits, and those whose feature comes later, which are checked and listed.
+
+use crate::network::only_person;
+use crate::problem::quote;
+use crate::read::{At, Notes, Table};
+use crate::source::{Env, Limits, Whose};
+use crate::unit;
+use std::time::Duration;
+
+/// Names that Airlock sets itself.
+const OWN: [&str; 6] = ["HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS"];
+
+/// Whether a variable's name says that it holds a secret.
+pub(crate) fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let words: Vec<&str> = name.split('_').collect();
+    let secret = [
+        "KEY",
+        "APIKEY",
+        "TOKEN",
+        "SECRET",
+        "SECRETS",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "PAT",
+        "AUTH",
+        "COOKIE",
+    ];
+    words.iter().any(|w| secret.contains(w)) || ["TOKEN", "PASSWORD", "SECRET", "APIKEY"].iter().any(|s| name.ends_with(s))
+}
+
+/// Whether a variable is never passed in, however a pattern is written.
+pub(crate) fn closed(name: &str) -> bool {
+    OWN.contains(&name) || looks_secret(name)
+}
+
+fn variable(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 256
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Reads `[env]`.
+pub(crate) fn env(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Env {
+    let mut out = Env::default();
+    if whose == Whose::Repository {
+        if let Some(v) = root.value("env") {
+            only_person(notes, &v.span, "env");
+        }
+        return out;
+    }
+    let Some(mut t) = root.table(notes, "env") else { return out };
+    for At { value, span } in t.texts(notes, "pass").map(|l| l.value).unwrap_or_default() {
+        let stem = value.strip_suffix('*').unwrap_or(&value);
+        if !variable(stem) {
+            notes.problem(
+                &span,
+                format!("{} is no variable's name", quote(&value)),
+                "letters, digits and `_`; a final `*` stands for any ending, as in \"LC_*\"",
+            );
+        } else if looks_secret(stem) {
+            notes.problem(
+                &span,
+                format!("{value} looks like a secret, and a policy passes none in"),
+                "for one run, give it by hand: `--env`",
+            );
+        } else if OWN.contains(&stem) {
+            notes.problem(&span, format!("{value} can't be passed in"), "the jail has its own, and none of the person's sockets");
+        } else {
+            out.pass.push(value);
+        }
+    }
+    if let Some(set) = t.table(notes, "set") {
+        for (k, v) in set.pairs(notes) {
+            if !variable(&k.value) {
+                notes.problem(&k.span, format!("{} is no variable's name", quote(&k.value)), "letters, digits and `_`");
+            } else if OWN.contains(&k.value.as_str()) {
+                notes.problem(&k.span, format!("{} can't be set", k.value), "Airlock sets it");
+            } else if v.value.contains('\0') {
+                notes.problem(&v.span, format!("the value of {} holds a zero byte", k.value), "");
+            } else {
+                out.set.push((k.value, v.value));
+            }
+        }
+    }
+    t.end(notes);
+    out
+}
+
+/// Reads `[limits]`. What a repository's file leaves out is unbounded there, so that the person's own figure counts.
+pub(crate) fn limits(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Limits {
+    let mut out = match whose {
+        Whose::Person => Limits::default(),
+        Whose::Repository => Limits { processes: u64::MAX, wall: Duration::MAX, open_files: u64::MAX, output: u64::MAX },
+    };
+    let Some(mut t) = root.table(notes, "limits") else { return out };
+    if let Some(n) = t.number(notes, "processes", 8..4_194_305) {
+        out.processes = n.value;
+    }
+    if let Some(n) = t.number(notes, "open_files", 64..1_048_577) {
+        out.open_files = n.value;
+    }
+    if let Some(At { value, span }) = t.text(notes, "wall") {
+        match unit::duration(&value).filter(|d| (1..=30 * 86_400).contains(&d.as_secs())) {
+            Some(d) => out.wall = d,
+            None => notes.problem(
+                &span,
+                format!("`limits.wall` can't be {}", quote(&value)),
+                "from \"1s\" to \"30d\", as in \"4h\" or \"1h30m\"",
+            ),
+        }
+    }
+    if let Some(n) = size(&mut t, notes, "output") {
+        out.output = n.value;
+    }
+    for (key, note) in [
+        ("memory", "memory is not bounded yet"),
+        ("disk", "disk is not bounded yet"),
+        ("bytes_out", "bytes out are counted and shown, not bounded yet"),
+        ("bytes_in", "bytes in are counted and shown, not bounded yet"),
+    ] {
+        if let Some(n) = size(&mut t, notes, key) {
+            notes.not_yet(&n.span, format!("limits.{key}"), note);
+        }
+    }
+    if let Some(n) = t.number(notes, "cpus", 1..4097) {
+        notes.not_yet(&n.span, "limits.cpus", "CPU is not bounded yet");
+    }
+    if let Some(f) = t.flag(notes, "strict_disk").filter(|f| f.value) {
+        notes.problem(&f.span, "`limits.strict_disk` can't be kept by this version, so nothing would start", "take it out");
+    }
+    for r in t.texts(notes, "require").map(|l| l.value).unwrap_or_default() {
+        match r.value.as_str() {
+            "processes" | "wall" | "open_files" | "output" => {}
+            "memory" | "cpus" | "disk" | "bytes_out" | "bytes_in" => {
+                notes.problem(
+                    &r.span,
+                    format!("`limits.require` names {}, which this version can't bound, so nothing would start", r.value),
+                    "take it out",
+                );
+            }
+            other => notes.problem(&r.span, format!("unknown limit {}", quote(other)), "one of the keys of [limits]"),
+        }
+    }
+    t.end(notes);
+    out
+}
+
+fn size(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str) -> Option<At<u64>> {
+    let At { value, span } = t.text(notes, key)?;
+    match unit::size(&value).filter(|n| *n > 0) {
+        Some(value) => Some(At { value, span }),
+        None => {
+            notes.problem(&span, format!("`{}` can't be {}", t.name(key), quote(&value)), "as in \"512MiB\" or \"8GiB\"");
+            None
+        }
+    }
+}
+
+/// Reads the sections that have no effect yet.
+pub(crate) fn later(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) {
+    if whose == Whose::Repository {
+        for key in ["accept", "jail", "events", "credential", "service", "verify"] {
+            if let Some(v) = root.value(key) {
+                only_person(notes, &v.span, key);
+            }
+        }
+    } else {
+        accept(root, notes);
+        jail(root, notes);
+        events(root, notes);
+        credentials(root, notes);
+        services(root, notes);
+        verify(root, notes);
+    }
+    git(root, notes, whose);
+    review(root, notes);
+}
+
+fn accept(root: &mut Table<'_>, notes: &mut Notes<'_>) {
+    let Some(list) = root.texts(notes, "accept") else { return };
+    for l in list.value.iter().filter(|l| !crate::source::plain_name(&l.value)) {
+        notes.problem(&l.span, format!("{} is no loss's name", quote(&l.value)), "`airlock doctor` names them");
+    }
+    if !list.value.is_empty() {
+        notes.not_yet(&list.span, "accept", "no loss can be accepted yet; a promise that can't be kept refuses the run");
+    }
+}
+
+fn jail(root: &mut Table<'_>, notes: &mut Notes<'_>) {
+    let Some(mut t) = root.table(notes, "jail") else { return };
+    if let Some(f) = t.flag(notes, "nested").filter(|f| f.value) {
+        notes.not_yet(&f.span, "jail.nested", "user namespaces stay closed inside");
+    }
+    t.end(notes);
+}
+
+fn events(root: &mut Table<'_>, notes: &mut Notes<'_>) {
+    let Some(mut t) = root.table(notes, "events") else { return };
+    if let Some(all) = t.word(notes, "reads", &[("hidden", false), ("all", true)]).filter(|w| w.value) {
+        notes.not_yet(&all.span, "events.reads", "only touches of hidden places are told");
+    }
+    if let Some(f) = t.flag(notes, "bodies").filter(|f| f.value) {
+        notes.not_yet(&f.span, "events.bodies", "no request is inspected yet");
+    }
+    t.end(notes);
+}
+
+fn credentials(root: &mut Table<'_>, notes: &mut Notes<'_>) {
+    for mut t in root.tables(notes, "credential") {
+        need(&mut t, notes, "host", |h| crate::HostPattern::parse(h).is_ok(), "a host, as in \"api.example.org\"");
+        need(
+            &mut t,
+            notes,
+            "header",
+            |h| !h.is_empty() && h.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'),
+            "a header's name",
+        );
+        for key in ["methods", "paths"] {
+            if t.some_texts(notes, key).is_none() && t.value(key).is_none() {
+                notes.problem(&t.span, format!("`{}` names no {key}", t.path), "a credential is bound to methods and paths");
+            }
+        }
+        if let Some(mut from) = t.table(notes, "from") {
+            let sources = ["keyring", "env", "file", "command"];
+            let given = sources.iter().filter(|s| from.text(notes, s).is_some()).count();
+            if given != 1 {
+                notes.problem(
+                    &from.span,
+                    format!("`{}` needs exactly one of {}", from.path, sources.join(", ")),
+                    "as in { env = \"NAME\" }",
+                );
+            }
+            from.text(notes, "lease");
+            from.end(notes);
+        } else if t.value("from").is_none() {
+            notes.problem(
+                &t.span,
+                format!("`{}` says not where the credential is from", t.path),
+                "as in from = { env = \"NAME\" }",
+            );
+        }
+        notes.not_yet(&t.span, t.path.clone(), "no credential is attached yet; for one run, give it by hand: `--env`");
+        t.end(notes);
+    }
+}
+
+fn need(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str, good: impl Fn(&str) -> bool, want: &str) {
+    let given = t.value(key).is_some();
+    match t.text(notes, key) {
+        Some(v) if !good(&v.value) => {
+            notes.problem(&v.span, format!("`{}` can't be {}", t.name(key), quote(&v.value)), format!("it is {want}"))
+        }
+        None if !given => notes.problem(&t.span, format!("`{}` is missing", t.name(key)), format!("it is {want}")),
+        Some(_) | None => {}
+    }
+}
+
+fn services(root: &mut Table<'_>, notes: &mut Notes<'_>) {
+    for mut t in root.tables(notes, "service") {
+        need(&mut t, notes, "name", crate::source::plain_name, "a plain name");
+        need(&mut t, notes, "start", |s| !s.is_empty(), "a command");
+        t.text(notes, "seed");
+        notes.not_yet(&t.span, t.path.clone(), "no service is started yet");
+        t.end(notes);
+    }
+}
+
+fn verify(root: &mut Table<'_>, notes: &mut Notes<'_>) {
+    for mut t in root.tables(notes, "verify") {
+        t.word(notes, "deps", &[("install", ()), ("reuse", ()), ("none", ())]);
+        t.text(notes, "prepare");
+        need(&mut t, notes, "command", |s| !s.is_empty(), "a command");
+        notes.not_yet(&t.span, t.path.clone(), "nothing is verified yet");
+        t.end(notes);
+    }
+}
+
+fn git(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) {
+    const PUSH: &str = "nothing can be pushed yet, by a policy or without one";
+    let Some(mut t) = root.table(notes, "git") else { return };
+    if whose == Whose::Repository {
+        for key in ["history", "lfs"] {
+            if let Some(v) = t.value(key) {
+                only_person(notes, &v.span, &format!("git.{key}"));
+            }
+        }
+    } else {
+        history(&mut t, notes);
+        if let Some(l) = t.word(notes, "lfs", &[("pointer", false), ("content", true)]).filter(|l| l.value) {
+            notes.not_yet(&l.span, "git.lfs", "files of LFS stay pointers");
+        }
+    }
+    for key in ["push", "other", "tags", "force", "delete"] {
+        if let Some(span) = ask_or_deny(&mut t, notes, key) {
+            notes.not_yet(&span, format!("git.{key}"), PUSH);
+        }
+    }
+    for mut r in t.tables(notes, "ref") {
+        need(&mut r, notes, "pattern", |p| p.starts_with("refs/"), "a full ref or pattern, as in \"refs/heads/main\"");
+        if ask_or_deny(&mut r, notes, "push").is_none() && r.value("push").is_none() {
+            notes.problem(&r.span, format!("`{}.push` is missing", r.path), "it is \"ask\" or \"deny\"");
+        }
+        notes.not_yet(&r.span, r.path.clone(), PUSH);
+        r.end(notes);
+    }
+    t.end(notes);
+}
+
+fn history(t: &mut Table<'_>, notes: &mut Notes<'_>) {
+    let Some(raw) = t.value("history") else { return };
+    if raw.value.as_table().is_some() {
+        let Some(mut h) = t.table(notes, "history") else { return };
+        let branches = h.some_texts(notes, "branches").is_some();
+        let depth = h.number(notes, "depth", 1..1_000_000).is_some();
+        if branches == depth {
+            notes.problem(&h.span, "`git.history` names branches or a depth", "as in { depth = 50 }");
+        }
+        notes.not_yet(&raw.span, "git.history", "the history of the base is handed in");
+        h.end(notes);
+    } else if let Some(all) = t.word(notes, "history", &[("base", false), ("all", true)]).filter(|w| w.value) {
+        notes.not_yet(&all.span, "git.history", "the history of the base is handed in");
+    }
+}
+
+fn ask_or_deny(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str) -> Option<std::ops::Range<usize>> {
+    let At { value, span } = t.text(notes, key)?;
+    match value.as_str() {
+        "ask" | "deny" => Some(span),
+        "allow" => {
+            notes.problem(
+                &span,
+                format!("`{}` can't be \"allow\"", t.name(key)),
+                "no file lets anything be pushed without a person; \"ask\" or \"deny\"",
+            );
+            None
+        }
+        other => {
+            notes.problem(&span, format!("`{}` can't be {}", t.name(key), quote(other)), "it is \"ask\" or \"deny\"");
+            None
+        }
+    }
+}
+
+fn review(root: &mut Table<'_>, notes: &mut Notes<'_>) {
+    let Some(mut t) = root.table(notes, "review") else { return };
+    if let Some(list) = t.texts(notes, "sensitive") {
+        for p in list.value.iter().filter(|p| p.value.is_empty() || p.value.starts_with('/')) {
+            notes.problem(
+                &p.span,
+                format!("{} is no pattern of paths", quote(&p.value)),
+                "relative to the repository, as in \"payments/**\"",
+            );
+        }
+        if !list.value.is_empty() {
+            notes.not_yet(&list.span, "review.sensitive", "no second yes is asked for yet");
+        }
+    }
+    if let Some(f) = t.flag(notes, "require_evidence").filter(|f| f.value) {
+        notes.not_yet(&f.span, "review.require_evidence", "nothing is verified yet, so an apply does not wait for evidence");
+    }
+    t.end(notes);
+}

@@ -1,0 +1,215 @@
+//! A policy file's shape at the top, and what it becomes.
+
+use crate::files;
+use crate::host::{Destination, Target};
+use crate::network::{self, Network};
+use crate::place::HostPath;
+use crate::problem::{Problem, position, quote};
+use crate::read::{Notes, Table};
+use crate::sections;
+use model::decision::Decision;
+use std::time::Duration;
+use toml::de::DeTable;
+
+/// Largest file that is read, in bytes.
+const LARGEST: usize = 256 * 1024;
+
+/// A policy: everything in it was checked. Made by [`parse`], narrowed by [`crate::layer`], asked through [`crate::decide`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// The name that it gives itself, or the one that it was read under.
+    pub name: String,
+    /// Environment of the jailed command.
+    pub env: Env,
+    /// Files of the host.
+    pub files: Files,
+    /// Bounds of a run.
+    pub limits: Limits,
+    /// The person's rules, then the repository's; the strictest answer counts.
+    pub(crate) networks: Vec<Network>,
+    pub(crate) later: Vec<NotInForce>,
+}
+
+/// Environment of the jailed command, on top of what Airlock sets itself (`HOME`, `PATH`, `USER`, …).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Env {
+    /// Names taken from the host's environment; a final `*` stands for any ending.
+    pub pass: Vec<String>,
+    /// Names with their values; these win over `pass`.
+    pub set: Vec<(String, String)>,
+}
+
+impl Env {
+    /// Whether a name of the host's environment is passed in.
+    pub fn passes(&self, name: &str) -> bool {
+        self.pass.iter().any(|p| p.strip_suffix('*').map_or(p == name, |start| name.starts_with(start)))
+            && !crate::sections::closed(name)
+    }
+}
+
+/// What of the host's files is in the jail beside the system, the workspace and the private home.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Files {
+    /// Tools of the person's home.
+    pub tools: Tools,
+    /// More host paths, read-only.
+    pub read: Vec<HostPath>,
+    /// More host paths, read-write.
+    pub write: Vec<HostPath>,
+    /// Places that are refused and told when touched.
+    pub hide: Vec<Hidden>,
+}
+
+/// Which tools of the person's home are brought in, read-only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tools {
+    /// None.
+    #[default]
+    None,
+    /// By Airlock's table of known install places.
+    Auto,
+}
+
+/// A hidden place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// Where.
+    pub path: HostPath,
+    /// What a touch means: [`Decision::Deny`], or [`Decision::Ask`], which refuses too as long as nobody can be asked.
+    pub on_touch: Decision,
+}
+
+/// Bounds of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Most processes and threads at once.
+    pub processes: u64,
+    /// Longest time from start to end.
+    pub wall: Duration,
+    /// Most open files a process.
+    pub open_files: u64,
+    /// Most bytes kept of terminal or pipes.
+    pub output: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { processes: 1024, wall: Duration::from_secs(4 * 3600), open_files: 700, output: 1 << 30 }
+    }
+}
+
+/// A key that is written and well-formed but has no effect yet, so that nobody believes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotInForce {
+    /// The key, e.g. `limits.memory`.
+    pub key: String,
+    /// Its line, from 1.
+    pub line: u32,
+    /// What happens instead.
+    pub note: String,
+}
+
+impl Policy {
+    /// What the file says that this version does not do yet.
+    pub fn not_in_force(&self) -> &[NotInForce] {
+        &self.later
+    }
+
+    /// The person's network section first, then, where the repository narrows it, the repository's.
+    pub fn networks(&self) -> &[Network] {
+        &self.networks
+    }
+
+    /// Targets that some rule allows by an exact name, for showing.
+    pub fn allowed_targets(&self) -> Vec<Target> {
+        let mut out = Vec::new();
+        for rule in self.networks.iter().take(1).flat_map(|n| &n.rules) {
+            let to = match &rule.host {
+                crate::HostPattern::Exact(h) => Destination::Name(h.clone()),
+                crate::HostPattern::Address(a) => Destination::Address(*a),
+                crate::HostPattern::Under(_) => continue,
+            };
+            for port in rule.ports.listed() {
+                let target = Target { to: to.clone(), port: *port };
+                if crate::decide(self, &crate::Request::Connect(target.clone())).decision == Decision::Allow {
+                    out.push(target);
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Whose file is read: the person's own says all; a repository's may only take away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Person,
+    Repository,
+}
+
+/// Reads a person's policy file. `name` is a preset's name or the file's path, as it stands in `Ruling::source`.
+///
+/// # Errors
+/// Every problem of the file, ordered by place; nothing may start then.
+pub fn parse(name: &str, text: &str) -> Result<Policy, Vec<Problem>> {
+    parse_as(name, text, Whose::Person)
+}
+
+pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, Vec<Problem>> {
+    let document = document(text)?;
+    let mut notes = Notes::new(text);
+    let mut root = Table::root(&document);
+
+    let version = root.number(&mut notes, "version", 0..u64::from(u32::MAX));
+    match version {
+        Some(v) if v.value != 1 => {
+            notes.problem(&v.span, format!("version {} is not known", v.value), "this Airlock reads version 1");
+        }
+        Some(_) => {}
+        None if root.value("version").is_none() => {
+            notes.problem(&(0..0), "`version` is missing", "write `version = 1` in the first line");
+        }
+        None => {}
+    }
+    let own = root.text(&mut notes, "name");
+    if let Some(n) = own.as_ref().filter(|n| !plain_name(&n.value)) {
+        notes.problem(&n.span, format!("the name {} is not plain", quote(&n.value)), "use letters, digits, `-` and `_`");
+    }
+
+    let env = sections::env(&mut root, &mut notes, whose);
+    let files = files::files(&mut root, &mut notes, whose);
+    let networks = network::network(&mut root, &mut notes, name, whose);
+    let limits = sections::limits(&mut root, &mut notes, whose);
+    sections::later(&mut root, &mut notes, whose);
+    root.end(&mut notes);
+
+    let Notes { mut problems, mut later, .. } = notes;
+    if !problems.is_empty() {
+        problems.sort_by_key(|p| (p.line, p.column));
+        return Err(problems);
+    }
+    later.sort_by_key(|l| l.line);
+    let name = own.map_or_else(|| name.to_owned(), |n| n.value);
+    Ok(Policy { name, env, files, limits, networks: networks.into_iter().collect(), later })
+}
+
+/// The TOML tree, or every place where it is no TOML.
+pub(crate) fn document(text: &str) -> Result<toml::Spanned<DeTable<'_>>, Vec<Problem>> {
+    if text.len() > LARGEST {
+        let message = format!("the file has {} bytes; a policy has at most {LARGEST}", text.len());
+        return Err(vec![Problem { line: 1, column: 1, message, hint: String::new() }]);
+    }
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if errors.is_empty() {
+        return Ok(document);
+    }
+    let problem = |e: toml::de::Error| {
+        let (line, column) = position(text, e.span().map_or(0, |s| s.start));
+        Problem { line, column, message: format!("not valid TOML: {}", e.message()), hint: String::new() }
+    };
+    Err(errors.into_iter().map(problem).collect())
+}
+
+pub(crate) fn plain_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}

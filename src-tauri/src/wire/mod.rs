@@ -1,0 +1,7 @@
+//! What crosses between the window and its Rust side: plain data, one file per topic, and their TypeScript form.
+
+pub(crate) mod bindings;
+pub(crate) mod error;
+pub(crate) mod event;
+pub(crate) mod review;
+pub(crate) mod task;

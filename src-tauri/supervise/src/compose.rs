@@ -1,0 +1,351 @@
+//! From what a run is granted to the plan of its jail. Pure but for looking at which system directories and tools exist.
+
+use crate::{etc, tools};
+use jail_plan::{Access, Guarantee, Identity, Landlock, Limits, Mapped, Net, Plan, Raw, Stdio, Step};
+use model::keeper::{Job, inside};
+use model::run::RunSpec;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// What a policy lets one run do, in paths and figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grants {
+    /// More host paths shown read-only at their own place.
+    pub read: Vec<PathBuf>,
+    /// More host paths shown writable at their own place.
+    pub write: Vec<PathBuf>,
+    /// Host paths that stay hidden even where `read`, `write` or a system directory would show them.
+    pub hide: Vec<PathBuf>,
+    /// Environment of the command, on top of what every jail has (`HOME`, `PATH`, `TMPDIR`, …).
+    pub env: Vec<(String, String)>,
+    /// Processes and threads.
+    pub processes: u64,
+    /// Descriptors of one process.
+    pub open_files: u64,
+    /// Whether there is a way out (served by the caller) or no network at all.
+    pub network: bool,
+    /// Whether the tools of the person's home are shown.
+    pub tools: bool,
+    /// Guarantees whose loss the person's policy accepts by name.
+    pub accept: Vec<Guarantee>,
+}
+
+/// What an agent's jail must keep in full unless the person's policy accepts the loss by name. Landlock is a second lock
+/// on what the mounts keep already; limits and events start when they are partial, and are shown so.
+const REQUIRED: [Guarantee; 5] =
+    [Guarantee::Writes, Guarantee::Reads, Guarantee::Control, Guarantee::Network, Guarantee::Syscalls];
+
+/// Places inside that every agent's jail has.
+const GIT: &str = "/run/airlock/git";
+const HISTORY: &str = "/run/airlock/history";
+
+/// Where programs of the system are.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The plan of an agent's jail.
+pub fn agent(spec: &RunSpec, grants: &Grants) -> Plan {
+    let identity = identity();
+    let home = Raw::from(spec.home.as_path());
+    let workspace = Raw::from(spec.workspace.as_path());
+    let write = |source: PathBuf, target: &Raw| bind(Raw::from(source), target.clone(), Access::Write);
+
+    // Whatever is shown goes up from the root down: a place below another must be mounted after it.
+    let mut shown =
+        vec![write(spec.dir.home(), &home), write(spec.dir.tree(), &workspace), write(spec.dir.git(), &Raw::from(GIT))];
+    let (mut tool_steps, mut path) = if grants.tools { tools::of_home(&spec.home) } else { (Vec::new(), Vec::new()) };
+    for tool in spec.tools.iter().chain(outside_system(&spec.git_program)) {
+        tool_steps.push(tools::show(tool, Access::Read));
+        path.push(if tool.is_dir() { tool.join("bin") } else { tool.parent().unwrap_or(tool).to_owned() });
+    }
+    path.splice(0..0, chosen_by_person(spec, &tool_steps));
+    shown.extend(tool_steps);
+    shown.extend(grants.read.iter().map(|p| tools::show(p, Access::Read)));
+    shown.extend(grants.write.iter().map(|p| tools::show(p, Access::Write)));
+    for (n, objects) in spec.history.iter().enumerate() {
+        shown.push(bind(Raw::from(objects.as_path()), Raw::from(format!("{HISTORY}/{n}")), Access::Read));
+    }
+    shown.sort_by_key(|step| depth(step.target()));
+    dedup_targets(&mut shown);
+
+    let mut root = etc::system();
+    root.extend(etc::etc(identity, &home, &spec.hostname));
+    root.extend(etc::machine(identity.uid));
+    root.extend(shown);
+    // The agent finds its own git directory whatever it does to this file: it can't be written, moved or removed.
+    root.push(Step::Cover { target: below(&workspace, b".git"), contents: Raw::from(format!("gitdir: {GIT}\n")) });
+    root.push(Step::Decoy { target: below(&home, b".ssh") });
+    root.extend(masks(spec, grants));
+
+    let runtime = etc::runtime_dir(identity.uid);
+    let writable =
+        [&home, &workspace].into_iter().cloned().chain(["/tmp", "/var/tmp", "/dev", "/proc", &runtime, GIT].map(Raw::from));
+    Plan {
+        hostname: spec.hostname.clone(),
+        root,
+        net: if grants.network { Net::WayOut } else { Net::None },
+        stdio: match spec.stdio {
+            model::run::Stdio::Terminal { cols, rows } => Stdio::Terminal { cols, rows },
+            model::run::Stdio::Pipes => Stdio::Inherit,
+        },
+        limits: limits(grants.processes, grants.open_files),
+        landlock: Landlock {
+            writable: writable.chain(grants.write.iter().map(|p| Raw::from(p.as_path()))).collect(),
+            readable: vec![Raw::from("/")],
+        },
+        notify: true,
+        require: REQUIRED.into_iter().filter(|g| !grants.accept.contains(g)).collect(),
+        argv: spec.argv.iter().map(|a| Raw::from(a.as_str())).collect(),
+        env: environment(spec, grants, &path),
+        cwd: workspace,
+        ..empty(identity)
+    }
+}
+
+/// The plan of a keeper's jail: the tree, the keeper's git directory, objects, and no home or network.
+pub fn keeper(job: &Job, warden_program: &Path) -> Plan {
+    let identity = identity();
+    let at = |place: &str| Raw::from(place);
+    let mut root = etc::system();
+    root.extend(etc::etc(identity, &at("/tmp"), "keeper"));
+    root.extend(etc::machine(identity.uid));
+    let tree = if job.write_tree { Access::Write } else { Access::Read };
+    root.extend([
+        bind(Raw::from(job.tree.as_path()), at(inside::TREE), tree),
+        bind(Raw::from(job.git.as_path()), at(inside::GIT), Access::Write),
+        bind(Raw::from(job.objects.as_path()), at(inside::OBJECTS), Access::Read),
+        bind(Raw::from(warden_program), at(inside::PROGRAM), Access::Read),
+    ]);
+    for (n, objects) in job.history.iter().enumerate() {
+        root.push(bind(Raw::from(objects.as_path()), Raw::from(format!("{}/{n}", inside::HISTORY)), Access::Read));
+    }
+    let mut writable: Vec<Raw> = ["/tmp", "/dev", "/proc", inside::GIT].map(Raw::from).to_vec();
+    if job.write_tree {
+        writable.push(at(inside::TREE));
+    }
+    let mut argv = vec![at(inside::PROGRAM), at("keeper")];
+    argv.extend(job.args.iter().cloned().map(Raw::from));
+    let env = [("PATH", SYSTEM_PATH), ("HOME", "/tmp"), ("TMPDIR", "/tmp"), ("LANG", "C.UTF-8")];
+    Plan {
+        hostname: "keeper".into(),
+        root,
+        limits: limits(256, 1024),
+        landlock: Landlock { writable, readable: vec![at("/")] },
+        require: REQUIRED.to_vec(),
+        argv,
+        env: env.map(|(k, v)| (at(k), at(v))).to_vec(),
+        ..empty(identity)
+    }
+}
+
+/// A keeper's frame, for an agent's plan to fill.
+fn empty(identity: Identity) -> Plan {
+    Plan {
+        version: jail_plan::VERSION,
+        hostname: String::new(),
+        identity,
+        root: Vec::new(),
+        net: Net::None,
+        stdio: Stdio::Inherit,
+        limits: limits(0, 0),
+        landlock: Landlock::default(),
+        notify: false,
+        require: Vec::new(),
+        argv: Vec::new(),
+        env: Vec::new(),
+        cwd: Raw::from("/"),
+    }
+}
+
+/// As an ordinary user, oneself. As root never uid 0, which without any capability still owns `/proc/sys` and is exempt
+/// from the limit on processes: an id that nobody has, with the person's own files mapped to it.
+fn identity() -> Identity {
+    const INSIDE: u32 = 1000;
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if uid != 0 {
+        // A primary group 0 gets another number inside; on disk it stays what it is.
+        return Identity { uid, gid: if gid == 0 { INSIDE } else { gid }, mapped: None };
+    }
+    let mapped = Mapped { host_uid: jail_plan::HOST_ID, host_gid: jail_plan::HOST_ID, disk_uid: uid, disk_gid: gid };
+    Identity { uid: INSIDE, gid: INSIDE, mapped: Some(mapped) }
+}
+
+fn limits(processes: u64, open_files: u64) -> Limits {
+    Limits { processes, open_files, file_size: None, inotify_instances: 32, inotify_watches: 65_536 }
+}
+
+fn bind(source: Raw, target: Raw, access: Access) -> Step {
+    Step::Bind { source, target, access, recursive: false, idmapped: true, optional: false }
+}
+
+/// A program that the system directories don't show already.
+fn outside_system(program: &PathBuf) -> Option<&PathBuf> {
+    let shown = ["/usr", "/bin", "/sbin", "/nix/store", "/gnu/store"];
+    let outside = program.is_absolute() && !shown.iter().any(|s| program.starts_with(s));
+    outside.then_some(program)
+}
+
+/// The person's own `PATH`, as far as it leads into tools that are shown: it says which of several versions is in use.
+fn chosen_by_person(spec: &RunSpec, tools: &[Step]) -> Vec<PathBuf> {
+    let path = spec.host_env.iter().find(|(k, _)| k == "PATH").map_or("", |(_, v)| v);
+    let shown = |p: &PathBuf| tools.iter().any(|t| p.starts_with(t.target().as_path()));
+    std::env::split_paths(path).filter(shown).collect()
+}
+
+/// What stays hidden although something that is shown holds it. Below the private home nothing of the person's is, but
+/// what a grant put there.
+fn masks(spec: &RunSpec, grants: &Grants) -> Vec<Step> {
+    let granted = |path: &Path| grants.read.iter().chain(&grants.write).chain(&spec.tools).any(|g| path.starts_with(g));
+    let visible = |path: &&PathBuf| granted(path.as_path()) || !path.starts_with(&spec.home);
+    let ssh = spec.home.join(".ssh");
+    // Whatever a grant says, Airlock's own data are in no jail.
+    let own = [&spec.layout.data, &spec.layout.config, &spec.layout.runtime];
+    grants
+        .hide
+        .iter()
+        .chain(own)
+        .filter(visible)
+        .filter(|p| **p != ssh)
+        .map(|p| Step::Mask { target: Raw::from(p.as_path()) })
+        .collect()
+}
+
+fn environment(spec: &RunSpec, grants: &Grants, tool_path: &[PathBuf]) -> Vec<(Raw, Raw)> {
+    let uid = identity().uid;
+    let path = tool_path.iter().map(|p| p.as_os_str().as_bytes()).chain([SYSTEM_PATH.as_bytes()]).collect::<Vec<_>>().join(&b':');
+    let mut env: Vec<(Raw, Raw)> = Vec::new();
+    let mut set = |key: &str, value: Raw| {
+        env.retain(|(k, _)| k.as_bytes() != key.as_bytes());
+        env.push((Raw::from(key), value));
+    };
+    set("LANG", Raw::from("C.UTF-8"));
+    if let model::run::Stdio::Terminal { .. } = spec.stdio {
+        set("TERM", Raw::from("xterm-256color"));
+    }
+    for (key, value) in &grants.env {
+        set(key, Raw::from(value.as_str()));
+    }
+    // These say where things are inside, which nobody outside knows better.
+    set("HOME", Raw::from(spec.home.as_path()));
+    set("PATH", Raw::from(path));
+    set("USER", Raw::from("agent"));
+    set("LOGNAME", Raw::from("agent"));
+    set("SHELL", Raw::from("/bin/sh"));
+    set("TMPDIR", Raw::from("/tmp"));
+    set("XDG_RUNTIME_DIR", Raw::from(etc::runtime_dir(uid)));
+    set("PWD", Raw::from(spec.workspace.as_path()));
+    for (key, value) in &spec.env {
+        set(key, Raw::from(value.as_str()));
+    }
+    env
+}
+
+fn below(directory: &Raw, name: &[u8]) -> Raw {
+    Raw::from([directory.as_bytes(), b"/", name].concat())
+}
+
+fn depth(path: &Raw) -> usize {
+    path.as_bytes().iter().filter(|b| **b == b'/').count()
+}
+
+/// Of two binds at one place the first counts: the jail's own directories come before tools and grants.
+fn dedup_targets(steps: &mut Vec<Step>) {
+    let mut seen = Vec::new();
+    steps.retain(|step| {
+        let new = !seen.contains(step.target());
+        if new {
+            seen.push(step.target().clone());
+        }
+        new
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use model::id::{RunId, TaskId};
+    use model::layout::{Layout, TaskDir};
+    use model::run::PolicyText;
+
+    fn spec(workspace: &str) -> RunSpec {
+        RunSpec {
+            version: 1,
+            task: TaskId::from_random([0; 8]),
+            run: RunId::from_random([0; 8]),
+            layout: Layout {
+                data: "/home/u/data".into(),
+                config: "/home/u/config".into(),
+                runtime: "/run/user/1/airlock".into(),
+            },
+            dir: TaskDir("/home/u/data/tasks/t".into()),
+            workspace: workspace.into(),
+            home: "/home/u".into(),
+            history: vec!["/home/u/data/store/objects".into()],
+            policy: PolicyText { name: String::new(), text: String::new(), repository: None },
+            argv: vec!["agent".into()],
+            env: vec![("PATH".into(), "/mine".into())],
+            host_env: vec![("SECRET".into(), "x".into()), ("PATH".into(), "/home/u/agent/bin:/home/u/.ssh/bin".into())],
+            tools: vec!["/home/u/agent".into()],
+            stdio: model::run::Stdio::Pipes,
+            hostname: "h".into(),
+            jail_program: PathBuf::new(),
+            git_program: "/usr/bin/git".into(),
+        }
+    }
+
+    fn grants() -> Grants {
+        Grants {
+            read: vec!["/home".into(), "/data".into()],
+            write: vec![],
+            hide: vec!["/data/secret".into()],
+            env: vec![("A".into(), "b".into())],
+            processes: 9,
+            open_files: 8,
+            network: true,
+            tools: false,
+            accept: vec![Guarantee::Network],
+        }
+    }
+
+    #[test]
+    fn a_place_below_another_is_mounted_after_it() {
+        for workspace in ["/home/u/src/repo", "/data/repo", "/repo"] {
+            let plan = agent(&spec(workspace), &grants());
+            plan.check().unwrap();
+            let binds: Vec<&Raw> = plan.root.iter().filter(|s| matches!(s, Step::Bind { .. })).map(Step::target).collect();
+            for (at, later) in binds.iter().enumerate() {
+                for earlier in &binds[..at] {
+                    assert!(!earlier.as_path().starts_with(later.as_path()), "{later} would cover {earlier}");
+                }
+            }
+            let masked = plan.root.iter().position(|s| *s == Step::Mask { target: Raw::from("/data/secret") });
+            let shown = plan.root.iter().position(|s| s.target() == &Raw::from("/data"));
+            assert!(masked > shown, "what hides comes last");
+            let own = plan.root.contains(&Step::Mask { target: Raw::from("/home/u/data") });
+            assert!(own, "a grant of /home does not show Airlock's own data");
+        }
+    }
+
+    #[test]
+    fn the_environment_is_composed_and_not_inherited() {
+        let plan = agent(&spec("/repo"), &grants());
+        let value = |key: &str| plan.env.iter().find(|(k, _)| k.as_bytes() == key.as_bytes()).map(|(_, v)| v.to_string());
+        assert_eq!(value("SECRET"), None, "the host's variables are only picked by a policy");
+        assert_eq!(value("A").as_deref(), Some("b"));
+        assert_eq!(value("PATH").as_deref(), Some("/mine"), "the person's own word for this run counts");
+        let mut spec = spec("/repo");
+        spec.env.clear();
+        let plan = agent(&spec, &grants());
+        let path = plan.env.iter().find(|(k, _)| k.as_bytes() == b"PATH").unwrap().1.to_string();
+        assert!(
+            path.starts_with("/home/u/agent/bin:") && !path.contains(".ssh"),
+            "the host's PATH, as far as it is shown: {path}"
+        );
+    }
+
+    #[test]
+    fn a_loss_that_is_accepted_is_not_required() {
+        let plan = agent(&spec("/repo"), &grants());
+        assert!(!plan.require.contains(&Guarantee::Network) && plan.require.contains(&Guarantee::Writes));
+    }
+}

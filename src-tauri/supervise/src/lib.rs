@@ -1,0 +1,21 @@
+//! Starts, watches and ends jails: the only crate that starts processes (git apart).
+//!
+//! Invariant: observation never decides. What a jail may do is in its plan and kept by the kernel; the facts told here
+//! (decoys, notifications, watches) are for people.
+
+pub mod compose;
+pub mod decoy;
+mod etc;
+pub mod fact;
+mod freeze;
+pub mod keeper;
+pub mod notify;
+mod spawn;
+mod stop;
+mod tell;
+mod tools;
+pub mod warden;
+pub mod watch;
+pub mod who;
+
+pub use spawn::{Ended, Jail, SpawnError, spawn};

@@ -1,0 +1,311 @@
+//! Starts one jail and holds it.
+
+use jail_plan::{Answer, Handed, Plan, Refusal, Report, Say, Stdio};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketFlags, SocketType,
+};
+use rustix::process::{Signal, WaitId, WaitIdOptions};
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Seek as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A start takes milliseconds; one that takes this long hangs (a dead network file system under a bind).
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Why there is no jail.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The jail itself refused; nothing of the command ran.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The jail program could not be started.
+    #[error("`{}` could not be started: {source}; is Airlock installed completely?", program.display())]
+    Program {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The jail program ended or fell silent before the jail stood.
+    #[error("the jail program {0}; `airlock doctor` runs the same start and says what is missing")]
+    Broken(String),
+    /// The system refused a pipe, a socket or the like.
+    #[error("starting the jail: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit code.
+    pub exit: Option<i32>,
+    /// The signal that ended it, or that ended the whole jail.
+    pub signal: Option<i32>,
+}
+
+/// A jail that stands. Its command waits for [`Jail::go`]. Dropping it kills every process in it.
+#[derive(Debug)]
+pub struct Jail {
+    /// How far each guarantee holds.
+    pub report: Report,
+    /// The terminal's master, with [`Stdio::Terminal`].
+    pub pty: Option<OwnedFd>,
+    /// Transparent TCP listener (dual-stack, non-blocking), with a way out.
+    pub listener: Option<OwnedFd>,
+    /// UDP socket at port 53 with packet info (dual-stack, non-blocking), with a way out.
+    pub dns: Option<OwnedFd>,
+    /// The seccomp listener, with `notify`.
+    pub notify: Option<OwnedFd>,
+    /// `/dev/fuse` of the decoy, where there is one.
+    pub fuse: Option<OwnedFd>,
+    /// Host pid of the jail's init.
+    pub pid: i32,
+    pidfd: OwnedFd,
+    socket: OwnedFd,
+    ended: Mutex<Option<Ended>>,
+}
+
+/// Starts a jail and returns when everything in it stands but the command, which waits for [`Jail::go`]. `stdio` are
+/// the command's standard streams, exactly when the plan says [`Stdio::Inherit`].
+pub fn spawn(plan: &Plan, jail_program: &Path, stdio: Option<[OwnedFd; 3]>) -> Result<Jail, SpawnError> {
+    plan.check()?;
+    if stdio.is_some() != (plan.stdio == Stdio::Inherit) {
+        return Err(SpawnError::Io(io::Error::new(io::ErrorKind::InvalidInput, "standard streams and plan disagree")));
+    }
+    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(io::Error::from)?;
+    let memory = rustix::fs::memfd_create("plan", rustix::fs::MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
+    let mut text = File::from(memory);
+    text.write_all(&serde_json::to_vec(plan).map_err(io::Error::from)?)?;
+    text.rewind()?;
+    if let Some(streams) = &stdio {
+        let fds: Vec<BorrowedFd<'_>> = streams.iter().map(|f| f.as_fd()).collect();
+        send(&ours, Answer::Stdio, &fds)?;
+    }
+    #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
+    let mut command = Command::new(jail_program);
+    // The command line of PID 1 is seen inside, so it says nothing.
+    command.arg0("init").env_clear().current_dir("/").stdin(theirs).stdout(text);
+    let mut launcher = start(command).map_err(|source| SpawnError::Program { program: jail_program.to_owned(), source })?;
+    let begun = listen(&ours, plan, &mut launcher);
+    // The launcher ends by itself once the jail's init exists; an early end of ours must not leave it behind.
+    if begun.is_err() {
+        drop(launcher.kill());
+    }
+    launcher.wait()?;
+    let (pid, pidfd, report, handed) = begun?;
+    let mut jail = Jail {
+        report,
+        pty: None,
+        listener: None,
+        dns: None,
+        notify: None,
+        fuse: None,
+        pid,
+        pidfd,
+        socket: ours,
+        ended: Mutex::new(None),
+    };
+    for (what, fd) in handed {
+        *match what {
+            Handed::Pty => &mut jail.pty,
+            Handed::Listener => &mut jail.listener,
+            Handed::Dns => &mut jail.dns,
+            Handed::Fuse => &mut jail.fuse,
+            Handed::Notify => &mut jail.notify,
+        } = Some(fd);
+    }
+    Ok(jail)
+}
+
+impl Jail {
+    /// Lets the command run. Before this, the caller must be serving [`Jail::notify`], [`Jail::fuse`] and the network:
+    /// the command's very first system call may wait for an answer.
+    pub fn go(&self) -> io::Result<()> {
+        send(&self.socket, Answer::Go, &[])
+    }
+
+    /// Blocks until every process of the jail is gone, and says how its command ended. May be called from several
+    /// threads, and again after the end.
+    pub fn wait(&self) -> Result<Ended, SpawnError> {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ended) = *ended {
+            return Ok(ended);
+        }
+        let status = loop {
+            match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(io::Error::from(e).into()),
+                Ok(status) => break status,
+            }
+        };
+        let mut how = Ended { exit: None, signal: status.as_ref().and_then(|s| s.terminating_signal()) };
+        // Init's last words say more than its own exit code: a signal is not confused with a code above 128.
+        while let Ok(Some((say, _))) = receive(&self.socket, RecvFlags::DONTWAIT) {
+            match say {
+                Say::Ended { exit, signal } => how = Ended { exit, signal },
+                Say::Refused { refusal } => return Err(refusal.into()),
+                Say::Born { .. } | Say::Ready { .. } => {}
+            }
+        }
+        *ended = Some(how);
+        Ok(how)
+    }
+
+    /// Kills every process of the jail, double-forked daemons too: the kernel ends a pid namespace with its init.
+    pub fn kill(&self) {
+        // An error means that it is gone already.
+        _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
+    /// Host pids of the jail's live processes, init first, parents before children.
+    pub fn processes(&self) -> Vec<i32> {
+        if self.gone() { Vec::new() } else { crate::freeze::tree(self.pid) }
+    }
+
+    /// Stops every process of the jail from outside; true when all were seen stopped and none was new, false when that
+    /// failed twice (they are left running then). A jail that ended is as frozen as can be.
+    pub fn freeze(&self) -> bool {
+        self.gone() || crate::freeze::freeze(self.pid) || self.gone()
+    }
+
+    /// Lets stopped processes go on.
+    pub fn thaw(&self) {
+        if !self.gone() {
+            crate::freeze::thaw(self.pid);
+        }
+    }
+
+    /// Gives the terminal a new size.
+    pub fn resize(&self, cols: u16, rows: u16) -> io::Result<()> {
+        crate::stop::resize(self.pty.as_ref(), cols, rows)
+    }
+
+    /// Sends a signal to the command's process group.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        if self.gone() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the jail has ended"));
+        }
+        crate::stop::signal(self.pid, signal)
+    }
+
+    /// Whether init is dead, reaped or not: its pid may then be another's soon.
+    fn gone(&self) -> bool {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), look), Ok(None))
+    }
+}
+
+impl Drop for Jail {
+    fn drop(&mut self) {
+        self.kill();
+        drop(self.wait());
+    }
+}
+
+type Begun = (i32, OwnedFd, Report, Vec<(Handed, OwnedFd)>);
+
+/// Follows the jail program's words until the jail stands.
+fn listen(socket: &OwnedFd, plan: &Plan, launcher: &mut Child) -> Result<Begun, SpawnError> {
+    let deadline = Instant::now() + START_LIMIT;
+    let mut born = None;
+    let result = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut poll = [PollFd::new(socket, PollFlags::IN)];
+        let limit = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        match rustix::event::poll(&mut poll, Some(&limit)) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(e) => break Err(io::Error::from(e).into()),
+            Ok(0) => break Err(SpawnError::Broken(format!("said nothing for {START_LIMIT:?}"))),
+            Ok(_) => {}
+        }
+        match receive(socket, RecvFlags::DONTWAIT) {
+            Err(e) => break Err(e.into()),
+            Ok(None) => {
+                let status = launcher.try_wait()?.map_or_else(|| "is gone".to_owned(), |s| format!("ended with {s}"));
+                break Err(SpawnError::Broken(format!("{status} without a word")));
+            }
+            Ok(Some((Say::Born { pid }, mut fds))) if fds.len() == 1 => born = fds.pop().map(|fd| (pid, fd)),
+            Ok(Some((Say::Refused { refusal }, _))) => break Err(refusal.into()),
+            Ok(Some((Say::Ready { report, handed }, fds))) if handed.len() == fds.len() => {
+                // The jail looked itself; whoever relies on the rows looks again.
+                if let Some(refusal) = report.missing(&plan.require) {
+                    break Err(refusal.into());
+                }
+                break match born.take() {
+                    Some((pid, pidfd)) => Ok((pid, pidfd, report, handed.into_iter().zip(fds).collect())),
+                    None => Err(SpawnError::Broken("named no process".into())),
+                };
+            }
+            Ok(Some((said, fds))) => {
+                break Err(SpawnError::Broken(format!("said {said:?} with {} descriptors, which makes no sense", fds.len())));
+            }
+        }
+    };
+    if let (Err(_), Some((_, pidfd))) = (&result, &born) {
+        _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
+        _ = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+    }
+    result
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Runs `command` on a thread that lives as long as this process. The kernel ties a parent-death signal to the *thread*
+/// that made the child: from a pool's thread a jail would die when the pool shrinks.
+fn start(mut command: Command) -> io::Result<Child> {
+    static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (jobs, inbox) = channel::<Job>();
+        drop(std::thread::spawn(move || inbox.into_iter().for_each(|job| job())));
+        Mutex::new(jobs)
+    });
+    let gone = || io::Error::other("the thread that starts jails is gone");
+    let (answer, started) = channel();
+    let job = Box::new(move || drop(answer.send(command.spawn())));
+    spawner.lock().unwrap_or_else(PoisonError::into_inner).send(job).map_err(|_| gone())?;
+    started.recv().map_err(|_| gone())?
+}
+
+fn send(socket: &OwnedFd, answer: Answer, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let text = serde_json::to_vec(&answer)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::other("too many descriptors for one packet"));
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// One packet; `None` at the end.
+fn receive(socket: &OwnedFd, flags: RecvFlags) -> io::Result<Option<(Say, Vec<OwnedFd>)>> {
+    let mut buffer = vec![0; 64 << 10];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = loop {
+        match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut buffer)], &mut control, flags | RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    if got.bytes == 0 {
+        return Ok(None);
+    }
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    Ok(Some((serde_json::from_slice(&buffer[..got.bytes])?, fds)))
+}

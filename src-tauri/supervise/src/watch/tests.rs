@@ -1,0 +1,98 @@
+//! Real changes in real directories.
+use super::*;
+use std::sync::mpsc;
+
+type Row = (FileOp, String, Option<String>);
+
+/// Collects what is told until `last` was.
+fn until(facts: &mpsc::Receiver<Fact>, last: &str) -> (Vec<Row>, Vec<String>) {
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    while let Ok(fact) = facts.recv_timeout(Duration::from_secs(20)) {
+        match fact {
+            Fact::Seen { op, path, to } => {
+                let done = path.to_string() == last;
+                rows.push((op, path.to_string(), to.map(|to| to.to_string())));
+                if done {
+                    return (rows, notes);
+                }
+            }
+            Fact::Incomplete { detail } => notes.push(detail),
+            other => notes.push(format!("{other:?}")),
+        }
+    }
+    unreachable!("{last} was never told after {rows:?} {notes:?}")
+}
+
+fn watch(root: &Path, budget: usize) -> (Watch, mpsc::Receiver<Fact>) {
+    let (tell, facts) = mpsc::channel();
+    (Watch::with_budget(root, budget, move |fact| drop(tell.send(fact))).unwrap(), facts)
+}
+
+#[test]
+fn changes_are_told_relative_to_the_workspace() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    std::fs::create_dir_all(root.join("src/deep")).unwrap();
+    std::fs::create_dir_all(root.join("node_modules/x")).unwrap();
+    std::fs::write(root.join("src/old"), "").unwrap();
+    let (_watch, facts) = watch(root, BUDGET);
+    std::fs::write(root.join("node_modules/x/index.js"), "").unwrap();
+    std::fs::write(root.join("src/deep/new"), "1").unwrap();
+    std::fs::write(root.join(OsStr::from_bytes(b"src/\xff\n")), "1").unwrap();
+    std::fs::rename(root.join("src/old"), root.join("src/moved")).unwrap();
+    std::fs::remove_file(root.join("src/moved")).unwrap();
+    std::fs::write(root.join("end"), "").unwrap();
+    let (rows, notes) = until(&facts, "end");
+    let row = |op, path: &str| (op, path.to_owned(), None);
+    assert!(rows.contains(&row(FileOp::Create, "src/deep/new")), "{rows:?}");
+    assert!(rows.contains(&row(FileOp::Create, "src/\\xff\\x0a")), "a name that is no text is told: {rows:?}");
+    assert!(rows.contains(&(FileOp::Rename, "src/old".into(), Some("src/moved".into()))), "{rows:?}");
+    assert!(rows.contains(&row(FileOp::Delete, "src/moved")), "{rows:?}");
+    assert!(!rows.iter().any(|(_, path, _)| path.starts_with("node_modules")), "heavy directories are left out: {rows:?}");
+    assert_eq!(notes, Vec::<String>::new(), "nothing is missing, so nothing is said to be");
+}
+
+#[test]
+fn a_directory_made_or_moved_is_watched_under_its_new_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let (_watch, facts) = watch(root, BUDGET);
+    std::fs::create_dir_all(root.join("a/b")).unwrap();
+    std::fs::write(root.join("a/b/first"), "").unwrap();
+    let (_, notes) = until(&facts, "a/b/first");
+    assert_eq!(notes, Vec::<String>::new());
+    std::fs::rename(root.join("a"), root.join("c")).unwrap();
+    std::fs::write(root.join("c/b/second"), "").unwrap();
+    let (rows, _) = until(&facts, "c/b/second");
+    assert!(rows.contains(&(FileOp::Rename, "a".into(), Some("c".into()))), "{rows:?}");
+}
+
+#[test]
+fn links_lead_nowhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    std::os::unix::fs::symlink(outside.path(), root.join("link")).unwrap();
+    let (_watch, facts) = watch(root, BUDGET);
+    std::os::unix::fs::symlink(outside.path(), root.join("later")).unwrap();
+    std::fs::write(outside.path().join("secret"), "").unwrap();
+    std::fs::write(root.join("end"), "").unwrap();
+    let (rows, _) = until(&facts, "end");
+    assert!(!rows.iter().any(|(_, path, _)| path.contains("secret")), "what links point at is not watched: {rows:?}");
+    assert!(Watch::start(&root.join("link"), |_| ()).is_err(), "a root that is a link is refused");
+}
+
+#[test]
+fn a_budget_that_does_not_suffice_is_said_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for i in 0..20 {
+        std::fs::create_dir(root.join(format!("d{i}"))).unwrap();
+    }
+    let (_watch, facts) = watch(root, 5);
+    std::fs::create_dir(root.join("more")).unwrap();
+    std::fs::write(root.join("end"), "").unwrap();
+    let (_, notes) = until(&facts, "end");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes.iter().all(|note| note.contains("5 directories")), "{notes:?}");
+}

@@ -1,0 +1,266 @@
+//! The warden's socket: any number of windows and command lines, each at its own pace.
+
+use crate::output::{Output, Which};
+use crate::record::Recorder;
+use crate::terminal::Input;
+use db::EventLog;
+use model::frame::{Decoder, encode};
+use model::id::{RunId, TaskId};
+use model::protocol::{Reply, Request, VERSION, kind};
+use model::run::Outcome;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use supervise::Jail;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+
+/// Connections at a time.
+const CLIENTS: usize = 64;
+
+/// What every connection shares.
+pub(crate) struct Shared {
+    pub(crate) task: TaskId,
+    pub(crate) run: RunId,
+    pub(crate) jail: Arc<Jail>,
+    pub(crate) output: Arc<Output>,
+    pub(crate) recorder: Recorder,
+    pub(crate) events: PathBuf,
+    pub(crate) input: Sender<Input>,
+    pub(crate) stop: watch::Sender<bool>,
+    pub(crate) ended: watch::Receiver<Option<Outcome>>,
+    pub(crate) freezer: Semaphore,
+}
+
+/// Makes the socket. The caller holds the run's lock, so what lies there is a dead warden's.
+pub(crate) fn bind(path: &Path) -> std::io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// The connections that are served; all permits are free when none is.
+pub(crate) fn room() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(CLIENTS))
+}
+
+/// Waits until every client was sent everything.
+pub(crate) async fn all_served(room: &Semaphore) {
+    let all = u32::try_from(CLIENTS).unwrap_or(u32::MAX);
+    drop(room.acquire_many(all).await);
+}
+
+/// Serves until the task is dropped; connections outlive it.
+pub(crate) async fn serve(listener: UnixListener, shared: Arc<Shared>, room: Arc<Semaphore>) {
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let shared = Arc::clone(&shared);
+                tokio::spawn(async move {
+                    if let Err(e) = connection(stream, &shared).await {
+                        tracing::debug!(error = %e, "a client's connection ended");
+                    }
+                    drop(permit);
+                });
+            }
+            Err(e) => {
+                tracing::warn!(error = %e, "accepting a client failed");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// What a connection wants to be sent.
+enum Order {
+    Reply(Reply),
+    Output { replay: u64 },
+    Events { from: u64 },
+}
+
+async fn connection(stream: UnixStream, shared: &Arc<Shared>) -> std::io::Result<()> {
+    let uid = stream.peer_cred()?.uid();
+    if uid != nix::unistd::getuid().as_raw() {
+        return Err(std::io::Error::other("another user's connection"));
+    }
+    let (read, write) = stream.into_split();
+    let (orders, inbox) = mpsc::channel(64);
+    let writer = tokio::spawn(send(write, inbox, Arc::clone(shared)));
+    let result = listen(read, &orders, shared).await;
+    drop(orders);
+    writer.await.map_err(std::io::Error::other)??;
+    result
+}
+
+async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &Arc<Shared>) -> std::io::Result<()> {
+    let mut decoder = Decoder::default();
+    let mut buffer = vec![0; 64 << 10];
+    let mut greeted = false;
+    let mut frozen: Option<SemaphorePermit<'_>> = None;
+    let result = loop {
+        let frame = match decoder.next_frame() {
+            Ok(Some(f)) => f,
+            Ok(None) => match read.read(&mut buffer).await {
+                Ok(0) => break Ok(()),
+                Ok(n) => {
+                    decoder.push(&buffer[..n]);
+                    continue;
+                }
+                Err(e) => break Err(e),
+            },
+            Err(e) => break Err(std::io::Error::other(e)),
+        };
+        if frame.kind == kind::OUT && greeted {
+            shared.input.send(Input::Bytes(frame.payload)).ok();
+            continue;
+        }
+        let request = match serde_json::from_slice::<Request>(&frame.payload) {
+            Ok(r) if frame.kind == kind::JSON => r,
+            Ok(_) | Err(_) => break Err(std::io::Error::other("not a request")),
+        };
+        let say = |reply| async move { orders.send(Order::Reply(reply)).await.map_err(std::io::Error::other) };
+        match request {
+            Request::Hello { version: VERSION } => {
+                greeted = true;
+                say(Reply::Welcome { task: shared.task.clone(), run: shared.run.clone(), pid: std::process::id() }).await?;
+            }
+            Request::Hello { version } => {
+                say(Reply::Error { message: format!("this run's warden speaks version {VERSION}, not {version}: stop the run, or use the Airlock it was started with") }).await?;
+                break Ok(());
+            }
+            _ if !greeted => break Err(std::io::Error::other("no hello")),
+            Request::Output { replay } => orders.send(Order::Output { replay }).await.map_err(std::io::Error::other)?,
+            Request::Events { from } => orders.send(Order::Events { from }).await.map_err(std::io::Error::other)?,
+            Request::Resize { cols, rows } => {
+                shared.jail.resize(cols, rows).ok();
+            }
+            Request::Eof => {
+                shared.input.send(Input::Eof).ok();
+            }
+            Request::Signal { signal } => {
+                if let Err(e) = shared.jail.signal(signal) {
+                    say(Reply::Error { message: format!("signal {signal} could not be sent: {e}") }).await?;
+                }
+            }
+            Request::Stop => {
+                shared.stop.send_replace(true);
+            }
+            Request::Freeze if frozen.is_none() => {
+                frozen = shared.freezer.acquire().await.ok();
+                let jail = Arc::clone(&shared.jail);
+                let complete = tokio::task::spawn_blocking(move || jail.freeze()).await.unwrap_or(false);
+                shared.recorder.lifecycle("frozen", if complete { "" } else { "not every process could be stopped" });
+                say(Reply::Frozen { complete }).await?;
+            }
+            Request::Freeze => say(Reply::Error { message: "already frozen by this connection".into() }).await?,
+            Request::Thaw => {
+                if let Some(permit) = frozen.take() {
+                    thaw(shared).await;
+                    drop(permit);
+                }
+                say(Reply::Thawed).await?;
+            }
+            Request::Status => {
+                let processes = u32::try_from(shared.jail.processes().len()).unwrap_or(u32::MAX);
+                say(Reply::Status { command: 2, processes, frozen: shared.freezer.available_permits() == 0 }).await?;
+            }
+        }
+    };
+    // A client that goes away must leave nothing stopped.
+    if let Some(permit) = frozen.take() {
+        thaw(shared).await;
+        drop(permit);
+    }
+    result
+}
+
+async fn thaw(shared: &Arc<Shared>) {
+    let jail = Arc::clone(&shared.jail);
+    if let Err(e) = tokio::task::spawn_blocking(move || jail.thaw()).await {
+        tracing::error!(error = %e, "thawing panicked");
+    }
+    shared.recorder.lifecycle("thawed", "");
+}
+
+async fn json(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> {
+    write.write_all(&encode(kind::JSON, &serde_json::to_vec(reply)?)).await
+}
+
+async fn send(mut write: OwnedWriteHalf, mut inbox: mpsc::Receiver<Order>, shared: Arc<Shared>) -> std::io::Result<()> {
+    let mut grown = shared.output.grown();
+    let mut stored = shared.recorder.stored();
+    let mut ended = shared.ended.clone();
+    let mut cursors: Option<(u64, u64)> = None;
+    let mut events: Option<(u64, EventLog)> = None;
+    loop {
+        // Marked before reading, so that what comes while reading wakes the wait below.
+        grown.borrow_and_update();
+        stored.borrow_and_update();
+        let outcome = ended.borrow_and_update().clone();
+        let mut busy = false;
+        match inbox.try_recv() {
+            Ok(Order::Reply(reply)) => {
+                json(&mut write, &reply).await?;
+                busy = true;
+            }
+            Ok(Order::Output { replay }) => {
+                cursors = Some((shared.output.cursor(Which::Out, replay), shared.output.cursor(Which::Err, replay)));
+                busy = true;
+            }
+            Ok(Order::Events { from }) => {
+                events = EventLog::read_only(&shared.events).map_err(std::io::Error::other)?.map(|log| (from, log));
+                busy = true;
+            }
+            Err(mpsc::error::TryRecvError::Disconnected) => return Ok(()),
+            Err(mpsc::error::TryRecvError::Empty) => {}
+        }
+        if let Some((out, err)) = &mut cursors {
+            for (which, cursor, kind) in [(Which::Out, out, kind::OUT), (Which::Err, err, kind::ERR)] {
+                let bytes = shared.output.read(which, cursor)?;
+                if !bytes.is_empty() {
+                    write.write_all(&encode(kind, &bytes)).await?;
+                    busy = true;
+                }
+            }
+        }
+        if let Some((next, log)) = &mut events {
+            for event in log.list(*next, 200, &[]).map_err(std::io::Error::other)? {
+                *next = event.seq + 1;
+                json(&mut write, &Reply::Event { event: Box::new(event) }).await?;
+                busy = true;
+            }
+        }
+        if busy {
+            continue;
+        }
+        if let Some(outcome) = outcome {
+            json(&mut write, &Reply::Ended { outcome }).await?;
+            write.shutdown().await?;
+            return Ok(());
+        }
+        tokio::select! {
+            order = inbox.recv() => match order {
+                Some(Order::Reply(reply)) => json(&mut write, &reply).await?,
+                Some(Order::Output { replay }) => {
+                    cursors = Some((shared.output.cursor(Which::Out, replay), shared.output.cursor(Which::Err, replay)));
+                }
+                Some(Order::Events { from }) => {
+                    events = EventLog::read_only(&shared.events).map_err(std::io::Error::other)?.map(|log| (from, log));
+                }
+                None => return Ok(()),
+            },
+            r = grown.changed(), if cursors.is_some() => { r.map_err(std::io::Error::other)?; }
+            // The writer thread ends before the run does: its closed channel is no news.
+            r = stored.changed(), if events.is_some() && stored.has_changed().is_ok() => { r.ok(); }
+            r = ended.changed() => { r.map_err(std::io::Error::other)?; }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What answers a jail: notifications, decoys, the watch, the way out; each fact becomes an event.
+
+use crate::record::Recorder;
+use egress::{Arbiter, Fact, Inlets};
+use jail_plan::{Plan, Step};
+use model::event::{Process, What};
+use model::path::RawPath;
+use model::run::RunSpec;
+use policy::Policy;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use supervise::Jail;
+use supervise::decoy::{Decoys, Places};
+use supervise::notify::{Announced, Notify};
+use supervise::watch::Watch;
+use supervise::who::{JailRef, Who};
+
+/// Everything that must answer before the command may run. Dropped after the jail has ended.
+pub(crate) struct Sensors {
+    way_out: Option<tokio::task::JoinHandle<()>>,
+    // Dropped in this order; each stores what it still holds back.
+    _decoys: Option<Decoys>,
+    _watch: Option<Watch>,
+    _notify: Option<Notify>,
+}
+
+impl Drop for Sensors {
+    fn drop(&mut self) {
+        if let Some(task) = &self.way_out {
+            task.abort();
+        }
+    }
+}
+
+/// The way out's owner: who connects is the kernel's word, what happened is recorded.
+struct Owner {
+    announced: Arc<Announced>,
+    recorder: Recorder,
+}
+
+impl Arbiter for Owner {
+    fn announced(&self, dst: SocketAddr) -> Option<Process> {
+        self.announced.take(dst)
+    }
+
+    fn record(&self, fact: Fact) {
+        self.recorder.fact(fact.process, fact.what, fact.count);
+    }
+}
+
+fn sink(recorder: &Recorder) -> impl Fn(supervise::fact::Fact) + Send + Sync + 'static {
+    let recorder = recorder.clone();
+    move |fact| {
+        // The way out tells its connections itself, with a verdict.
+        if !fact.told_by_way_out() {
+            let (process, what, count) = fact.into_event_what();
+            recorder.fact(process, what, count);
+        }
+    }
+}
+
+impl Sensors {
+    /// Starts them all. A sensor that only shows (decoys, watch) may fail and is told; one that the way out needs may not.
+    pub(crate) fn start(
+        spec: &RunSpec,
+        plan: &Plan,
+        policy: &Arc<Policy>,
+        jail: &mut Jail,
+        recorder: &Recorder,
+    ) -> std::io::Result<Self> {
+        let mut writable = vec![spec.workspace.clone(), spec.home.clone(), "/tmp".into()];
+        writable.extend(policy.files.write.iter().map(|p| p.under(&spec.home)));
+        let init_pid = u32::try_from(jail.pid).map_err(std::io::Error::other)?;
+        let who = Who::new(JailRef { init_pid, writable, tools: spec.tools.clone() }).map_err(std::io::Error::other)?;
+        let notify = match jail.notify.take() {
+            Some(fd) => Some(Notify::serve(fd, Arc::clone(&who), sink(recorder)).map_err(std::io::Error::other)?),
+            None => None,
+        };
+        let place = plan.root.iter().find_map(|s| match s {
+            Step::Decoy { target } => Some(RawPath::from(target.as_bytes())),
+            _ => None,
+        });
+        let decoys = match (jail.fuse.take(), place) {
+            (Some(fd), Some(place)) => {
+                let owner = (plan.identity.uid, plan.identity.gid);
+                Some(
+                    Decoys::serve(fd, Places::Root(place), owner, Arc::clone(&who), sink(recorder))
+                        .map_err(std::io::Error::other)?,
+                )
+            }
+            _ => None,
+        };
+        let watch = match Watch::start(&spec.dir.tree(), sink(recorder)) {
+            Ok(w) => Some(w),
+            Err(e) => {
+                recorder.fact(None, What::Limit { limit: "events".into(), detail: e.to_string() }, 1);
+                None
+            }
+        };
+        let way_out = match (jail.listener.take(), jail.dns.take()) {
+            (Some(listener), Some(dns)) => {
+                let announced = notify.as_ref().map(Notify::announced).unwrap_or_default();
+                let owner: Arc<dyn Arbiter> = Arc::new(Owner { announced, recorder: recorder.clone() });
+                Some(tokio::spawn(serve(Inlets { listener, dns }, Arc::clone(policy), owner, recorder.clone())))
+            }
+            _ => None,
+        };
+        tracing::debug!(workspace = %RawPath::from(spec.workspace.as_os_str().as_bytes()), "sensors stand");
+        Ok(Self { way_out, _decoys: decoys, _watch: watch, _notify: notify })
+    }
+}
+
+async fn serve(inlets: Inlets, policy: Arc<Policy>, owner: Arc<dyn Arbiter>, recorder: Recorder) {
+    let Err(e) = egress::serve(inlets, policy, owner, egress::Limits::default()).await;
+    tracing::error!(error = %e, "the way out ended");
+    recorder.fact(None, What::Limit { limit: "network".into(), detail: format!("the way out is closed: {e}") }, 1);
+}

@@ -1,0 +1,42 @@
+//! The warden: the one process outside a jail that owns a run from start to end. It survives the window.
+//!
+//! `airlock-warden run` reads a [`model::run::RunSpec`] from stdin and answers with one line on stdout.
+//! `airlock-warden keeper …` is what a keeper's jail executes.
+
+mod clients;
+mod gate;
+mod output;
+mod record;
+mod refusal;
+mod run;
+mod terminal;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match args.next().as_ref().and_then(|a| a.to_str()) {
+        Some("run") => {
+            tracing_subscriber::fmt()
+                .with_writer(std::io::stderr)
+                .with_ansi(false)
+                .with_env_filter(tracing_subscriber::EnvFilter::new("info"))
+                .init();
+            run::main()
+        }
+        Some("keeper") => {
+            let code = worktree::keeper_main(
+                &args.collect::<Vec<_>>(),
+                &worktree::Places::inside(),
+                &mut std::io::stdout().lock(),
+                &mut std::io::stderr().lock(),
+            );
+            ExitCode::from(u8::try_from(code).unwrap_or(1))
+        }
+        _ => {
+            tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+            tracing::error!("airlock-warden is started by airlock; there is nothing to run by hand");
+            ExitCode::from(2)
+        }
+    }
+}

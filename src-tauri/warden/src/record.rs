@@ -1,0 +1,133 @@
+//! Event → record → notify: facts are numbered and stored by one thread, then shown.
+
+use db::EventLog;
+use model::event::{Event, Process, What};
+use model::id::RunId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Facts that may wait for the disk; what comes on top is counted.
+const WAITING: usize = 16_384;
+
+enum Message {
+    Fact(Box<Draft>),
+    Close,
+}
+
+struct Draft {
+    time: u64,
+    count: u64,
+    process: Option<Process>,
+    what: What,
+}
+
+/// Takes facts from any thread without waiting.
+#[derive(Clone)]
+pub(crate) struct Recorder {
+    sender: SyncSender<Message>,
+    lost: Arc<AtomicU64>,
+    stored: watch::Receiver<u64>,
+}
+
+/// The thread behind; joined at the end so that everything is stored.
+pub(crate) struct Writer {
+    thread: JoinHandle<()>,
+    sender: SyncSender<Message>,
+}
+
+/// Starts the thread.
+pub(crate) fn start(log: EventLog, run: RunId) -> (Recorder, Writer) {
+    let (sender, receiver) = sync_channel(WAITING);
+    let (announce, stored) = watch::channel(log.next());
+    let lost = Arc::new(AtomicU64::new(0));
+    let lost_too = Arc::clone(&lost);
+    let thread = std::thread::spawn(move || write(log, &run, &receiver, &announce, &lost_too));
+    (Recorder { sender: sender.clone(), lost, stored }, Writer { thread, sender })
+}
+
+impl Recorder {
+    /// Records a fact.
+    pub(crate) fn fact(&self, process: Option<Process>, what: What, count: u64) {
+        let draft = Draft { time: sys::clock::unix_millis(), count: count.max(1), process, what };
+        match self.sender.try_send(Message::Fact(Box::new(draft))) {
+            Ok(()) => {}
+            Err(TrySendError::Full(Message::Fact(d))) => {
+                self.lost.fetch_add(d.count, Ordering::Relaxed);
+            }
+            Err(TrySendError::Full(Message::Close) | TrySendError::Disconnected(_)) => {}
+        }
+    }
+
+    /// Records a step of the run.
+    pub(crate) fn lifecycle(&self, phase: &str, detail: impl Into<String>) {
+        self.fact(None, What::Lifecycle { phase: phase.to_owned(), detail: detail.into() }, 1);
+    }
+
+    /// The number of the next event, after each that is stored.
+    pub(crate) fn stored(&self) -> watch::Receiver<u64> {
+        self.stored.clone()
+    }
+}
+
+impl Writer {
+    /// Waits until everything that was recorded so far is stored; what comes later is dropped.
+    pub(crate) fn finish(self) {
+        self.sender.send(Message::Close).ok();
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that stores events panicked");
+        }
+    }
+}
+
+fn write(mut log: EventLog, run: &RunId, receiver: &Receiver<Message>, announce: &watch::Sender<u64>, lost: &AtomicU64) {
+    let mut open = true;
+    while open {
+        let mut batch = Vec::new();
+        match receiver.recv() {
+            Ok(Message::Fact(d)) => batch.push(d),
+            Ok(Message::Close) | Err(_) => open = false,
+        }
+        // A short gathering time makes one transaction of a burst.
+        while open && batch.len() < 1000 {
+            match receiver.recv_timeout(Duration::from_millis(20)) {
+                Ok(Message::Fact(d)) => batch.push(d),
+                Ok(Message::Close) => open = false,
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => open = false,
+            }
+        }
+        let missed = lost.swap(0, Ordering::Relaxed);
+        if missed > 0 {
+            batch.push(Box::new(Draft {
+                time: sys::clock::unix_millis(),
+                count: missed,
+                process: None,
+                what: What::Limit {
+                    limit: "events".into(),
+                    detail: format!("{missed} events came faster than they could be stored and were only counted"),
+                },
+            }));
+        }
+        let mut events: Vec<Event> = batch
+            .into_iter()
+            .map(|d| Event { seq: 0, time: d.time, run: run.clone(), count: d.count, process: d.process, what: d.what })
+            .collect();
+        if events.is_empty() {
+            continue;
+        }
+        match log.append(&mut events) {
+            Ok(()) => {
+                announce.send_replace(log.next());
+            }
+            Err(e) => {
+                tracing::error!(error = %e, count = events.len(), "events could not be stored");
+                lost.fetch_add(events.iter().map(|e| e.count).sum(), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        }
+    }
+}

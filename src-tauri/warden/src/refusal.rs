@@ -1,0 +1,52 @@
+//! Why a run does not start, with the exit code that the command line gives it.
+
+use jail_plan::{Kind, Report};
+use model::protocol::Start;
+use std::fmt::Display;
+use supervise::SpawnError;
+
+/// Nothing runs.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    code: i32,
+    message: String,
+    report: Option<Report>,
+}
+
+impl Refusal {
+    /// The policy says no, or is no policy.
+    pub(crate) fn policy(message: impl Into<String>) -> Self {
+        Self { code: 2, message: message.into(), report: None }
+    }
+
+    /// Something else has the task.
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self { code: 6, message: message.into(), report: None }
+    }
+
+    /// The machine failed.
+    pub(crate) fn machine(what: &str, error: impl Display) -> Self {
+        Self { code: 7, message: format!("{what} failed: {error}"), report: None }
+    }
+
+    /// The line that the starter reads.
+    pub(crate) fn start(self) -> Start {
+        let report = self.report.and_then(|r| serde_json::to_value(r).ok());
+        Start::Refused { code: self.code, message: self.message, report }
+    }
+}
+
+impl From<SpawnError> for Refusal {
+    fn from(e: SpawnError) -> Self {
+        let code = match &e {
+            SpawnError::Refused(r) => match r.kind {
+                Kind::Plan => 7,
+                Kind::Machine | Kind::Promise => 4,
+                Kind::Workspace => 6,
+                Kind::NotFound => 5,
+            },
+            SpawnError::Program { .. } | SpawnError::Broken(_) | SpawnError::Io(_) => 7,
+        };
+        Self { code, message: e.to_string(), report: None }
+    }
+}

@@ -1,0 +1,271 @@
+//! One run, from its spec to its end.
+
+use crate::clients::{self, Shared};
+use crate::output::{Output, Which};
+use crate::record::{self, Recorder};
+use crate::refusal::Refusal;
+use crate::{gate, terminal};
+use db::{Database, EventLog};
+use jail_plan::{Guarantee, Status};
+use model::protocol::{Start, VERSION};
+use model::run::{Outcome, RunSpec, Stdio};
+use model::task::Step;
+use policy::Policy;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use supervise::Jail;
+use supervise::compose::Grants;
+use tokio::sync::watch;
+
+/// Between asking the command to end and ending everything.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How long clients that stopped reading are waited for after the end.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// Owns a run.
+pub(crate) fn main() -> ExitCode {
+    // Out of the starter's terminal and job: its hang-up and its Ctrl-C are not for this process.
+    if let Err(e) = nix::unistd::setsid() {
+        tracing::debug!(error = %e, "already a session leader");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let begun = runtime.map_err(|e| Refusal::machine("starting threads", e)).and_then(|runtime| {
+        let spec = read_spec()?;
+        Ok(runtime.block_on(own(&spec)))
+    });
+    match begun {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(refusal)) | Err(refusal) => {
+            tracing::warn!(?refusal, "refused");
+            say(&refusal.start());
+            ExitCode::from(4)
+        }
+    }
+}
+
+fn read_spec() -> Result<RunSpec, Refusal> {
+    let mut text = Vec::new();
+    std::io::stdin().take(16 << 20).read_to_end(&mut text).map_err(|e| Refusal::machine("reading the run's spec", e))?;
+    let spec: RunSpec = serde_json::from_slice(&text).map_err(|e| Refusal::machine("reading the run's spec", e))?;
+    if spec.version == VERSION {
+        Ok(spec)
+    } else {
+        Err(Refusal::machine(
+            "reading the run's spec",
+            format!(
+                "it has version {}, this warden knows {VERSION}: airlock and airlock-warden must be of one installation",
+                spec.version
+            ),
+        ))
+    }
+}
+
+/// The one line on stdout.
+fn say(start: &Start) {
+    let mut line = serde_json::to_vec(start).unwrap_or_default();
+    line.push(b'\n');
+    let mut out = std::io::stdout();
+    if let Err(e) = out.write_all(&line).and_then(|()| out.flush()) {
+        tracing::debug!(error = %e, "the starter is gone");
+    }
+}
+
+fn lock(spec: &RunSpec) -> Result<OwnedFd, Refusal> {
+    let path = spec.dir.lock();
+    let fd =
+        rustix::fs::open(&path, OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o600))
+            .map_err(|e| Refusal::machine("opening the run's lock", e))?;
+    rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| Refusal::conflict("the task is running already: stop it first"))?;
+    Ok(fd)
+}
+
+fn grants(spec: &RunSpec, policy: &Policy) -> Grants {
+    let mut env = spec.host_env.clone();
+    env.extend(policy.env.set.iter().cloned());
+    env.extend(spec.env.iter().cloned());
+    Grants {
+        read: policy.files.read.iter().map(|p| p.under(&spec.home)).collect(),
+        write: policy.files.write.iter().map(|p| p.under(&spec.home)).collect(),
+        hide: policy.files.hide.iter().map(|h| h.path.under(&spec.home)).collect(),
+        env,
+        processes: policy.limits.processes,
+        open_files: policy.limits.open_files,
+        network: true,
+        tools: policy.files.tools == policy::Tools::Auto,
+        accept: Vec::new(),
+    }
+}
+
+/// The command's three pipes: what the jail gets, and what stays here.
+struct Pipes {
+    inside: [OwnedFd; 3],
+    input: OwnedFd,
+    sources: Vec<(Which, OwnedFd)>,
+}
+
+fn pipes() -> std::io::Result<Pipes> {
+    let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
+    let (stdin, input) = pipe()?;
+    let (out, stdout) = pipe()?;
+    let (err, stderr) = pipe()?;
+    Ok(Pipes { inside: [stdin, stdout, stderr], input, sources: vec![(Which::Out, out), (Which::Err, err)] })
+}
+
+async fn own(spec: &RunSpec) -> Result<(), Refusal> {
+    let held = lock(spec)?;
+    let policy = Arc::new(policy::load(&spec.policy).map_err(|(file, problems)| {
+        let first = problems.first().map_or_else(String::new, |p| format!("{}:{}: {}", p.line, p.column, p.message));
+        Refusal::policy(format!("the policy {file} is refused: {first}"))
+    })?);
+    let database = Database::open(&spec.layout.database()).map_err(|e| Refusal::machine("opening the database", e))?;
+    let events = EventLog::open(&spec.dir.events()).map_err(|e| Refusal::machine("opening the event log", e))?;
+    let output =
+        Output::create(&spec.dir.log(&spec.run), policy.limits.output).map_err(|e| Refusal::machine("making the log", e))?;
+    let output = Arc::new(output);
+
+    let plan = supervise::compose::agent(spec, &grants(spec, &policy));
+    let (inside, kept) = match spec.stdio {
+        Stdio::Terminal { .. } => (None, None),
+        Stdio::Pipes => {
+            let p = pipes().map_err(|e| Refusal::machine("making pipes", e))?;
+            (Some(p.inside), Some((p.input, p.sources)))
+        }
+    };
+    let mut jail = supervise::spawn(&plan, &spec.jail_program, inside)?;
+    jail.report.set(Guarantee::Wall, Status::Full);
+    let (recorder, writer) = record::start(events, spec.run.clone());
+
+    // Everything that answers the jail stands before its command may make a call.
+    let sensors = gate::Sensors::start(spec, &plan, &policy, &mut jail, &recorder)
+        .map_err(|e| Refusal::machine("starting the sensors", e))?;
+    let (sources, sink) = match kept {
+        Some((input, sources)) => (sources, Some(input)),
+        None => {
+            let master = jail.pty.as_ref().ok_or_else(|| Refusal::machine("taking the terminal", "the jail handed none out"))?;
+            let copy = || master.try_clone().map_err(|e| Refusal::machine("sharing the terminal", e));
+            (vec![(Which::Out, copy()?)], Some(copy()?))
+        }
+    };
+    let (pumps, input) = terminal::start(sources, sink, matches!(spec.stdio, Stdio::Terminal { .. }), &output, &recorder);
+
+    let socket = spec.layout.socket(&spec.task);
+    let listener = clients::bind(&socket).map_err(|e| Refusal::machine("making the run's socket", e))?;
+    let report = serde_json::to_value(&jail.report).map_err(|e| Refusal::machine("writing the report", e))?;
+    let now = sys::clock::unix_millis();
+    database.set_report(now, &spec.run, &report).map_err(|e| Refusal::machine("recording the run", e))?;
+    database
+        .step(now, &spec.task, Step::Started, None, Some(&spec.run))
+        .map_err(|e| Refusal::machine("recording the run", e))?
+        .map_err(|e| Refusal::conflict(e.to_string()))?;
+    recorder.lifecycle("started", spec.argv.join(" "));
+
+    let jail = Arc::new(jail);
+    let (ended_sender, ended) = watch::channel(None);
+    let stop = watch::Sender::new(false);
+    let room = clients::room();
+    let shared = Arc::new(Shared {
+        task: spec.task.clone(),
+        run: spec.run.clone(),
+        jail: Arc::clone(&jail),
+        output,
+        recorder: recorder.clone(),
+        events: spec.dir.events(),
+        input,
+        stop: stop.clone(),
+        ended,
+        freezer: tokio::sync::Semaphore::new(1),
+    });
+    let serving = tokio::spawn(clients::serve(listener, shared, Arc::clone(&room)));
+    jail.go().map_err(|e| Refusal::machine("letting the command run", e))?;
+    say(&Start::Started { report });
+
+    let outcome = until_ended(&jail, &policy, &stop, &recorder).await;
+    tokio::task::block_in_place(|| pumps.finish());
+    drop(sensors);
+    recorder.lifecycle("ended", words(&outcome));
+    tokio::task::block_in_place(|| writer.finish());
+    let now = sys::clock::unix_millis();
+    if let Err(e) = database.end_run(now, &spec.run, &outcome) {
+        tracing::error!(error = %e, "the end of the run could not be recorded");
+    }
+    match database.step(now, &spec.task, Step::RunEnded, outcome.refused.as_deref(), None) {
+        Ok(Ok(_)) => {}
+        Ok(Err(e)) => tracing::error!(error = %e, "the task did not take the run's end"),
+        Err(e) => tracing::error!(error = %e, "the task's step could not be recorded"),
+    }
+    serving.abort();
+    std::fs::remove_file(&socket).ok();
+    drop(held);
+    ended_sender.send_replace(Some(outcome));
+    if tokio::time::timeout(LINGER, clients::all_served(&room)).await.is_err() {
+        tracing::warn!("a client did not read to the end");
+    }
+    Ok(())
+}
+
+fn words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome { refused: Some(why), .. } => why.clone(),
+        Outcome { limit: Some(limit), .. } => format!("ended by the limit `{limit}`"),
+        Outcome { signal: Some(signal), .. } => format!("ended by signal {signal}"),
+        Outcome { exit: Some(code), .. } => format!("exit {code}"),
+        Outcome { .. } => "ended".into(),
+    }
+}
+
+async fn until_ended(jail: &Arc<Jail>, policy: &Policy, stop: &watch::Sender<bool>, recorder: &Recorder) -> Outcome {
+    let waiter = Arc::clone(jail);
+    let mut over = tokio::task::spawn_blocking(move || waiter.wait());
+    let mut asked = stop.subscribe();
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok();
+    let terminated = async {
+        match &mut terminate {
+            Some(t) => t.recv().await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut limit = None;
+    let ended = tokio::select! {
+        ended = &mut over => Some(ended),
+        () = tokio::time::sleep(policy.limits.wall) => {
+            limit = Some("wall".to_owned());
+            recorder.fact(None, model::event::What::Limit {
+                limit: "wall".into(),
+                detail: format!("the run reached its {} seconds and was ended; `limits.wall` raises it", policy.limits.wall.as_secs()),
+            }, 1);
+            jail.kill();
+            None
+        }
+        _ = asked.wait_for(|s| *s) => None,
+        _ = terminated => None,
+    };
+    let ended = match ended {
+        Some(e) => e,
+        None => {
+            if limit.is_none() {
+                recorder.lifecycle("stopped", "by the person");
+                if let Err(e) = jail.signal(15) {
+                    tracing::debug!(error = %e, "no command to ask");
+                }
+            }
+            match tokio::time::timeout(GRACE, &mut over).await {
+                Ok(e) => e,
+                Err(_) => {
+                    jail.kill();
+                    over.await
+                }
+            }
+        }
+    };
+    match ended {
+        Ok(Ok(e)) => Outcome { exit: e.exit, signal: e.signal, limit, refused: None },
+        Ok(Err(e)) => Outcome { exit: None, signal: None, limit, refused: Some(e.to_string()) },
+        Err(e) => Outcome { exit: None, signal: None, limit, refused: Some(format!("waiting for the jail failed: {e}")) },
+    }
+}

@@ -1,0 +1,100 @@
+//! Bytes between the command and Airlock: a terminal's master, or three pipes.
+
+use crate::output::{Output, Which};
+use crate::record::Recorder;
+use model::event::What;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// What a client types.
+pub(crate) enum Input {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// No more.
+    Eof,
+}
+
+/// Threads that carry output into the files.
+pub(crate) struct Pumps(Vec<JoinHandle<()>>);
+
+impl Pumps {
+    /// Waits until all output is kept, at most for two seconds: a daemon outside the run can't hold it open, but be sure.
+    pub(crate) fn finish(&self) {
+        for _ in 0..200 {
+            if self.0.iter().all(JoinHandle::is_finished) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+/// Starts carrying. `sources` are read until their end; `sink` takes input, and is told the end of input by closing it,
+/// or by a control-D where it is a terminal.
+pub(crate) fn start(
+    sources: Vec<(Which, OwnedFd)>,
+    sink: Option<OwnedFd>,
+    terminal: bool,
+    output: &Arc<Output>,
+    recorder: &Recorder,
+) -> (Pumps, Sender<Input>) {
+    let pumps = sources
+        .into_iter()
+        .map(|(which, fd)| {
+            let output = Arc::clone(output);
+            let recorder = recorder.clone();
+            std::thread::spawn(move || carry(which, fd, &output, &recorder))
+        })
+        .collect();
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || feed(sink, terminal, &receiver));
+    (Pumps(pumps), sender)
+}
+
+fn carry(which: Which, fd: OwnedFd, output: &Output, recorder: &Recorder) {
+    let mut source = File::from(fd);
+    let mut buffer = vec![0; 64 << 10];
+    let mut told = false;
+    loop {
+        let n = match source.read(&mut buffer) {
+            // A terminal whose last user is gone answers EIO.
+            Ok(0) => return,
+            Ok(n) => n,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(_) => return,
+        };
+        let detail = match output.append(which, &buffer[..n]) {
+            Ok(false) => continue,
+            Ok(true) => "the kept output reached its limit: the oldest part was dropped".to_owned(),
+            Err(e) => format!("output could not be kept: {e}"),
+        };
+        if !told {
+            told = true;
+            recorder.fact(None, What::Limit { limit: "output".into(), detail }, 1);
+        }
+    }
+}
+
+fn feed(sink: Option<OwnedFd>, terminal: bool, input: &Receiver<Input>) {
+    let Some(sink) = sink else { return };
+    let mut sink = File::from(sink);
+    while let Ok(input) = input.recv() {
+        match input {
+            Input::Bytes(bytes) => {
+                if sink.write_all(&bytes).is_err() {
+                    return;
+                }
+            }
+            Input::Eof if terminal => {
+                if sink.write_all(&[4]).is_err() {
+                    return;
+                }
+            }
+            Input::Eof => return,
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! What changed between two trees, and what a reviewer should look at first.
+
+use crate::candidate::base_tree;
+use crate::git::{Git, GitError, pieces};
+use crate::rows;
+use crate::store::TaskGit;
+use model::diff::{ChangeKind, ChangedFile, FileDiff, Mark};
+use model::id::{BlobId, TreeId};
+use model::path::{RawPath, hides};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Files up to this size are searched for characters that hide.
+const SEARCHED: u64 = 1 << 20;
+/// All files searched together have at most this size.
+const SEARCHED_TOGETHER: u64 = 64 << 20;
+/// So many lists of changes are kept.
+const KEPT: usize = 8;
+
+/// Why a difference can't be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    /// Git failed.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// No such file.
+    #[error("`{0}` is not among the changed files of this candidate: list them with `airlock diff ID --stat`")]
+    NoSuchFile(RawPath),
+    /// Accepted files that can't be without others.
+    #[error(
+        "these files can't be accepted without others: a file and a directory would have the same name ({0}). Accept the removal too"
+    )]
+    Entangled(String),
+    /// A file of Airlock's own failed.
+    #[error("the review could not be written: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// The changed files between `from` (the task's base where `None`) and `to`, by path.
+pub fn changes(task: &TaskGit, from: Option<&TreeId>, to: &TreeId) -> Result<Vec<ChangedFile>, DiffError> {
+    Ok(listed(task, &start(task, from)?, to)?.as_ref().clone())
+}
+
+/// The whole difference as git writes it (raw bytes: hostile to a terminal). At most 256 MiB.
+pub fn unified(task: &TaskGit, from: Option<&TreeId>, to: &TreeId) -> Result<Vec<u8>, DiffError> {
+    let from = start(task, from)?;
+    Ok(compare(task, "compare two trees")
+        .args(["-p", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", from.as_str(), to.as_str()])
+        .ok()?)
+}
+
+/// One file's difference as coloured rows, with `context` unchanged lines around each change.
+pub fn file_diff(
+    task: &TaskGit,
+    from: Option<&TreeId>,
+    to: &TreeId,
+    path: &RawPath,
+    context: u32,
+) -> Result<FileDiff, DiffError> {
+    let all = listed(task, &start(task, from)?, to)?;
+    let file = all.iter().find(|f| f.path == *path).ok_or_else(|| DiffError::NoSuchFile(path.clone()))?;
+    Ok(rows::file_diff(task, file, context)?)
+}
+
+fn start(task: &TaskGit, from: Option<&TreeId>) -> Result<TreeId, GitError> {
+    from.map_or_else(|| base_tree(task), |t| Ok(t.clone()))
+}
+
+fn compare<'a>(task: &TaskGit, doing: &'static str) -> Git<'a> {
+    task.git(doing).args(["diff-tree", "-r", "-M", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none"])
+}
+
+/// Trees and their changes, newest last.
+type Known = Vec<((TreeId, TreeId), Arc<Vec<ChangedFile>>)>;
+
+/// Lists are kept: trees never change, and a person reads one file after the other of the same two.
+static LISTS: Mutex<Known> = Mutex::new(Vec::new());
+
+pub(crate) fn listed(task: &TaskGit, from: &TreeId, to: &TreeId) -> Result<Arc<Vec<ChangedFile>>, GitError> {
+    let key = (from.clone(), to.clone());
+    if let Some((_, known)) = LISTS.lock().unwrap_or_else(PoisonError::into_inner).iter().find(|(k, _)| *k == key) {
+        return Ok(Arc::clone(known));
+    }
+    let list = Arc::new(list(task, from, to)?);
+    let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if lists.len() >= KEPT {
+        lists.remove(0);
+    }
+    lists.push((key, Arc::clone(&list)));
+    Ok(list)
+}
+
+fn list(task: &TaskGit, from: &TreeId, to: &TreeId) -> Result<Vec<ChangedFile>, GitError> {
+    const DOING: &str = "list changed files";
+    let unknown = || GitError::Unknown { doing: DOING };
+    let raw = compare(task, DOING).args(["--raw", "-z", "--no-abbrev", from.as_str(), to.as_str()]).ok()?;
+    let mut files = Vec::new();
+    let mut parts = pieces(&raw);
+    while let Some(head) = parts.next() {
+        let head = std::str::from_utf8(head).map_err(|_| unknown())?;
+        let mut words = head.strip_prefix(':').ok_or_else(unknown)?.split(' ');
+        let mut word = || words.next().ok_or_else(unknown);
+        let (old_mode, new_mode, old, new, status) = (word()?, word()?, word()?, word()?, word()?);
+        let first = RawPath::from(parts.next().ok_or_else(unknown)?);
+        let renamed = status.starts_with('R');
+        let (path, old_path) =
+            if renamed { (RawPath::from(parts.next().ok_or_else(unknown)?), Some(first)) } else { (first, None) };
+        let mode = |m| u32::from_str_radix(m, 8).map_err(|_| unknown());
+        let id = |t: &str| BlobId::parse(t).ok().filter(|_| t.bytes().any(|b| b != b'0'));
+        let kind = match status.as_bytes().first() {
+            Some(b'A') => ChangeKind::Added,
+            Some(b'D') => ChangeKind::Deleted,
+            Some(b'R') => ChangeKind::Renamed,
+            Some(b'M' | b'T') if old == new => ChangeKind::Mode,
+            _ => ChangeKind::Modified,
+        };
+        let (old_mode, new_mode) = (mode(old_mode)?, mode(new_mode)?);
+        let (old_id, new_id) = (id(old), id(new));
+        files.push(ChangedFile {
+            path,
+            old_path,
+            kind,
+            old_mode,
+            new_mode,
+            old_id,
+            new_id,
+            added: 0,
+            removed: 0,
+            binary: false,
+            marks: Vec::new(),
+        });
+    }
+    count(task, from, to, &mut files)?;
+    mark(task, &mut files)?;
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// Fills in lines added and removed.
+fn count(task: &TaskGit, from: &TreeId, to: &TreeId, files: &mut [ChangedFile]) -> Result<(), GitError> {
+    const DOING: &str = "count changed lines";
+    let unknown = || GitError::Unknown { doing: DOING };
+    let out = compare(task, DOING).args(["--numstat", "-z", from.as_str(), to.as_str()]).ok()?;
+    let mut counts: BTreeMap<&[u8], (&[u8], &[u8])> = BTreeMap::new();
+    let mut parts = pieces(&out);
+    while let Some(part) = parts.next() {
+        let mut fields = part.splitn(3, |b| *b == b'\t');
+        let (Some(added), Some(removed), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+            return Err(unknown());
+        };
+        // A rename has its two paths in pieces of their own.
+        let path = if path.is_empty() { parts.nth(1).ok_or_else(unknown)? } else { path };
+        counts.insert(path, (added, removed));
+    }
+    for file in files {
+        if let Some((added, removed)) = counts.get(file.path.as_bytes()) {
+            let number = |t: &[u8]| std::str::from_utf8(t).ok().and_then(|t| t.parse().ok());
+            file.binary = *added == b"-";
+            file.added = number(added).unwrap_or(0);
+            file.removed = number(removed).unwrap_or(0);
+        }
+    }
+    Ok(())
+}
+
+/// Sets the marks.
+fn mark(task: &TaskGit, files: &mut [ChangedFile]) -> Result<(), GitError> {
+    let wanted: Vec<&BlobId> = files
+        .iter()
+        .filter(|f| !f.binary && matches!(f.new_mode, 0o100_644 | 0o100_755 | 0o120_000))
+        .filter_map(|f| f.new_id.as_ref())
+        .collect();
+    let texts = contents(task, &wanted, SEARCHED, SEARCHED_TOGETHER)?;
+    for file in files {
+        let mut marks = BTreeSet::new();
+        if let Some(mark) = by_name(file.path.as_bytes()) {
+            marks.insert(mark);
+        }
+        let text = file.new_id.as_ref().and_then(|id| texts.get(id));
+        match file.new_mode {
+            0o100_755 if file.old_mode != 0o100_755 => drop(marks.insert(Mark::Executable)),
+            0o120_000 => {
+                marks.insert(Mark::Symlink);
+                if text.is_none_or(|t| escapes(file.path.as_bytes(), t)) {
+                    marks.insert(Mark::Escapes);
+                }
+            }
+            _ => {}
+        }
+        if file.binary {
+            marks.insert(Mark::Binary);
+        }
+        if text.is_some_and(|t| hides_text(t)) {
+            marks.insert(Mark::Bidi);
+        }
+        file.marks = marks.into_iter().collect();
+    }
+    Ok(())
+}
+
+/// The contents of blobs of at most `each` bytes, until they have `together` bytes.
+pub(crate) fn contents(task: &TaskGit, ids: &[&BlobId], each: u64, together: u64) -> Result<BTreeMap<BlobId, Vec<u8>>, GitError> {
+    const DOING: &str = "read file contents";
+    let lines = |ids: &[&BlobId]| ids.iter().map(|id| format!("{id}\n")).collect::<String>().into_bytes();
+    let mut texts = BTreeMap::new();
+    let mut left = together;
+    let small: Vec<&BlobId> = sizes(task, ids)?
+        .into_iter()
+        .filter(|(_, size)| {
+            let fits = *size <= each && *size <= left;
+            left -= if fits { *size } else { 0 };
+            fits
+        })
+        .map(|(id, _)| id)
+        .collect();
+    if small.is_empty() {
+        return Ok(texts);
+    }
+    let out = task.git(DOING).args(["cat-file", "--batch"]).input(lines(&small)).ok()?;
+    let mut rest = out.as_slice();
+    for id in small {
+        let unknown = || GitError::Unknown { doing: DOING };
+        let end = rest.iter().position(|b| *b == b'\n').ok_or_else(unknown)?;
+        let head = std::str::from_utf8(&rest[..end]).map_err(|_| unknown())?;
+        let size: usize = head.rsplit(' ').next().and_then(|s| s.parse().ok()).ok_or_else(unknown)?;
+        texts.insert(id.clone(), rest.get(end + 1..end + 1 + size).ok_or_else(unknown)?.to_vec());
+        rest = rest.get(end + 2 + size..).ok_or_else(unknown)?;
+    }
+    Ok(texts)
+}
+
+/// The sizes of blobs; what is no blob (a submodule's commit) is left out.
+pub(crate) fn sizes<'a>(task: &TaskGit, ids: &[&'a BlobId]) -> Result<Vec<(&'a BlobId, u64)>, GitError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let input = ids.iter().map(|id| format!("{id}\n")).collect::<String>().into_bytes();
+    let out = task.git("read file sizes").args(["cat-file", "--batch-check"]).input(input).ok()?;
+    let size = |line: &str| line.split_once(" blob ").and_then(|(_, s)| s.parse().ok());
+    Ok(ids.iter().copied().zip(String::from_utf8_lossy(&out).lines()).filter_map(|(id, l)| Some((id, size(l)?))).collect())
+}
+
+fn by_name(path: &[u8]) -> Option<Mark> {
+    let text = String::from_utf8_lossy(path).to_lowercase();
+    let name = text.rsplit('/').next().unwrap_or_default();
+    let dirs = || text.split('/').rev().skip(1);
+    const CI_DIRS: [&str; 7] = [".github", ".gitlab", ".circleci", ".buildkite", ".woodpecker", ".ci", ".forgejo"];
+    const CI_FILES: [&str; 7] = [
+        ".gitlab-ci.yml",
+        "jenkinsfile",
+        "azure-pipelines.yml",
+        ".travis.yml",
+        ".drone.yml",
+        "bitbucket-pipelines.yml",
+        ".cirrus.yml",
+    ];
+    const LOCKS: [&str; 15] = [
+        "cargo.lock",
+        "package-lock.json",
+        "npm-shrinkwrap.json",
+        "yarn.lock",
+        "pnpm-lock.yaml",
+        "bun.lock",
+        "bun.lockb",
+        "go.sum",
+        "poetry.lock",
+        "uv.lock",
+        "pipfile.lock",
+        "gemfile.lock",
+        "composer.lock",
+        "flake.lock",
+        "gradle.lockfile",
+    ];
+    const RUN_DIRS: [&str; 8] = [".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".cargo", ".claude", ".cursor"];
+    const RUN_FILES: [&str; 31] = [
+        "package.json",
+        "build.rs",
+        "setup.py",
+        "setup.cfg",
+        "pyproject.toml",
+        "conftest.py",
+        "sitecustomize.py",
+        "makefile",
+        "gnumakefile",
+        "justfile",
+        "cmakelists.txt",
+        "build.gradle",
+        "build.gradle.kts",
+        "settings.gradle",
+        "pom.xml",
+        "rakefile",
+        "gemfile",
+        "dockerfile",
+        "compose.yaml",
+        "docker-compose.yml",
+        ".envrc",
+        ".npmrc",
+        ".yarnrc",
+        ".yarnrc.yml",
+        ".pre-commit-config.yaml",
+        "lefthook.yml",
+        ".mcp.json",
+        ".gitattributes",
+        ".gitmodules",
+        ".editorconfig",
+        ".tool-versions",
+    ];
+    if dirs().any(|d| CI_DIRS.contains(&d)) || CI_FILES.contains(&name) {
+        Some(Mark::Ci)
+    } else if LOCKS.contains(&name) {
+        Some(Mark::Lockfile)
+    } else if dirs().any(|d| RUN_DIRS.contains(&d)) || RUN_FILES.contains(&name) {
+        Some(Mark::Runs)
+    } else {
+        None
+    }
+}
+
+/// Whether a link at `path` leads out of the tree, or into its `.git`.
+fn escapes(path: &[u8], target: &[u8]) -> bool {
+    if target.starts_with(b"/") {
+        return true;
+    }
+    let mut at: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
+    at.pop();
+    for part in target.split(|b| *b == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                if at.pop().is_none() {
+                    return true;
+                }
+            }
+            part => at.push(part),
+        }
+    }
+    at.iter().any(|p| p.eq_ignore_ascii_case(b".git"))
+}
+
+/// Whether a text has characters that a reader does not see, beside those that every text has.
+fn hides_text(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    text.utf8_chunks().any(|c| c.valid().chars().any(|c| hides(c) && !matches!(c, '\t' | '\n' | '\r' | '\u{c}')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_that_lead_out_are_seen() {
+        for (path, target) in [("a/b", "../../x"), ("a", "/etc/passwd"), ("a/b", "../.git/hooks"), ("l", "x/../../y")] {
+            assert!(escapes(path.as_bytes(), target.as_bytes()), "{path} -> {target} leads out");
+        }
+        for (path, target) in [("a/b", "../x"), ("a", "b/c"), ("a/b/c", "../../d"), ("a", "./b//c")] {
+            assert!(!escapes(path.as_bytes(), target.as_bytes()), "{path} -> {target} stays inside");
+        }
+    }
+
+    #[test]
+    fn hidden_characters_are_seen() {
+        assert!(hides_text("a\u{202e}b".as_bytes()) && hides_text(b"a\x1b[2J"), "direction and control characters hide");
+        assert!(!hides_text("\u{feff}a\tb\r\n".as_bytes()), "what every text has does not");
+    }
+
+    #[test]
+    fn names_that_run_or_lock_are_marked() {
+        assert_eq!(by_name(b".github/workflows/ci.yml"), Some(Mark::Ci));
+        assert_eq!(by_name(b"web/package.json"), Some(Mark::Runs));
+        assert_eq!(by_name(b"Cargo.lock"), Some(Mark::Lockfile));
+        assert_eq!(by_name(b"src/main.rs"), None);
+    }
+}

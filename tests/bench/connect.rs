@@ -1,0 +1,121 @@
+//! A new connection through the way out, against a relay that judges nothing, against bare loopback: open, send a byte, get
+//! it back. The client is the same program on every side; the way out's runs in a jail.
+
+use crate::{Side, compare};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use testkit::Sandbox;
+
+/// The client: resolves once, then one connection for each line on stdin; answers with nanoseconds.
+pub(crate) fn client(host: &str, port: &str) {
+    let port: u16 = port.parse().expect("a port");
+    let address: SocketAddr = (host, port).to_socket_addrs().expect("the name has an address").next().expect("at least one");
+    for line in std::io::stdin().lines() {
+        line.expect("stdin can be read");
+        let start = Instant::now();
+        let mut connection = TcpStream::connect(address).expect("the connection opens");
+        let mut byte = [42];
+        connection.write_all(&byte).expect("a byte goes out");
+        connection.read_exact(&mut byte).expect("a byte comes back");
+        println!("{}", start.elapsed().as_nanos());
+    }
+}
+
+/// A client that waits for lines.
+struct Asked {
+    child: Child,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Asked {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client starts");
+        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, answers }
+    }
+
+    fn once(&mut self) -> Duration {
+        self.child.stdin.as_mut().expect("a pipe").write_all(b"go\n").expect("the client reads");
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("the client answers");
+        Duration::from_nanos(line.trim().parse().unwrap_or_else(|_| panic!("the client answered {line:?}")))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        drop(self.child.wait());
+    }
+}
+
+/// Answers each connection with the byte that it brings.
+fn echo() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let Ok(mut connection) = connection else { continue };
+            let mut byte = [0];
+            if connection.read_exact(&mut byte).is_ok() {
+                drop(connection.write_all(&byte));
+            }
+        }
+    });
+    port
+}
+
+/// Two sockets and a copy loop.
+fn relay(to: u16) -> u16 {
+    let (tell, port) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+            tell.send(listener.local_addr().expect("an address").port()).expect("somebody waits");
+            while let Ok((mut from, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let Ok(mut to) = tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await else { return };
+                    drop(tokio::io::copy_bidirectional(&mut from, &mut to).await);
+                });
+            }
+        });
+    });
+    port.recv().expect("the relay listens")
+}
+
+pub(crate) fn table(person: &Sandbox, rounds: usize) -> Value {
+    let server = echo();
+    let relay = relay(server);
+    let me = std::env::current_exe().expect("this program has a path");
+    let repo = person.small_repo_at(person.projects().join("connect"));
+    std::fs::copy(&me, repo.path.join("bench")).expect("the client can be copied");
+    repo.commit("with the client");
+    let policy = person.file(
+        "bench.toml",
+        &format!(
+            "version = 1\nname = \"bench\"\n[network]\ndefault = \"deny\"\n[[network.rule]]\nhost = \"echo.test\"\nports = [{server}]\n\
+             address = \"127.0.0.1:{server}\"\ndecision = \"allow\"\nreason = \"the bench's own server\"\n"
+        ),
+    );
+    let mut inside = person.airlock_command(["run", "--repo"]);
+    inside.arg(&repo.path).arg("--policy").arg(policy).args(["--", "./bench", "client", "echo.test", &server.to_string()]);
+    let outside = |port: u16| {
+        let mut c = Command::new(&me);
+        c.args(["client", "127.0.0.1", &port.to_string()]);
+        c
+    };
+    let (mut way_out, mut plain, mut bare) = (Asked::start(inside), Asked::start(outside(relay)), Asked::start(outside(server)));
+    compare(
+        "a new connection: open, a byte there and back",
+        rounds,
+        &mut [
+            Side::new("through the way out", || way_out.once()),
+            Side::new("through a relay without judgement", || plain.once()),
+            Side::new("bare loopback", || bare.once()),
+        ],
+    )
+}

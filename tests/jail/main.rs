@@ -1,0 +1,23 @@
+//! Promises of the jail, each tried on the real kernel: as root and as an ordinary user, whoever runs this.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test ends where something is not as promised, and says why"
+)]
+
+mod room;
+mod control;
+mod files;
+mod git;
+mod hidden;
+mod keeper;
+mod life;
+mod network;
+mod odd_paths;
+mod planted;
+mod start;
+mod syscalls;
+mod terminal;
+mod tools;

@@ -1,0 +1,166 @@
+//! Runs inside a jail and tries one thing; prints `ok …` or `refused ERROR`. Once, outside, it is a starter to be killed.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a probe's whole work is to print how it went"
+)]
+
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, SockaddrIn, UnixAddr, sendto, setsockopt, sockopt};
+use rustix::net::{Protocol, RawProtocol, SocketFlags, SocketType};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::num::NonZeroU32;
+use std::os::fd::AsRawFd as _;
+use std::time::Duration;
+
+type Tried = Result<String, String>;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let tried = match words[..] {
+        ["connect", address] => tcp(address),
+        ["udp", address] => udp(address),
+        ["fastopen", address] => fast_open(address),
+        ["fastopen-connect", address] => fast_open_connect(address),
+        ["mptcp", address] => typed(AddressFamily::Inet, SocketType::STREAM, Some(262), address),
+        ["raw", address] => typed(AddressFamily::Inet, SocketType::RAW, Some(6), address),
+        ["icmp", address] => typed(AddressFamily::Inet, SocketType::DGRAM, Some(1), address),
+        ["sctp", address] => typed(AddressFamily::Inet, SocketType::STREAM, Some(132), address),
+        ["udplite", address] => typed(AddressFamily::Inet, SocketType::DGRAM, Some(136), address),
+        ["family", number] => family(number.parse().unwrap()),
+        ["netlink", number] => netlink(number.parse().unwrap()),
+        ["unix", path] => std::os::unix::net::UnixStream::connect(path).map(|_| String::new()).map_err(|e| e.to_string()),
+        ["abstract", name] => abstract_socket(name),
+        ["kill", pid] => {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.parse().unwrap()), nix::sys::signal::Signal::SIGKILL)
+                .map(|()| String::new())
+                .map_err(|e| e.to_string())
+        }
+        ["processes", most] => processes(most.parse().unwrap()),
+        ["inotify"] => inotify(),
+        ["hold", plan, program] => hold(plan, program),
+        _ => panic!("no such probe: {words:?}"),
+    };
+    match tried {
+        Ok(text) => println!("ok {text}"),
+        Err(text) => println!("refused {text}"),
+    }
+}
+
+fn says(e: impl std::fmt::Display) -> String {
+    e.to_string()
+}
+
+fn tcp(address: &str) -> Tried {
+    let address: SocketAddr = address.parse().map_err(says)?;
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(says)?;
+    stream.write_all(b"canary").map_err(says)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(says)?;
+    let mut answer = String::new();
+    drop(stream.read_to_string(&mut answer));
+    Ok(answer)
+}
+
+fn udp(address: &str) -> Tried {
+    let address: SocketAddr = address.parse().map_err(says)?;
+    let socket = UdpSocket::bind(if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).map_err(says)?;
+    socket.connect(address).map_err(says)?;
+    socket.send(b"canary").map_err(says)?;
+    // An unreachable port is told at the next call.
+    socket.set_read_timeout(Some(Duration::from_millis(500))).map_err(says)?;
+    socket.recv(&mut [0; 16]).map(|n| format!("{n} bytes")).map_err(says)
+}
+
+fn ipv4(address: &str) -> SockaddrIn {
+    match address.parse().unwrap() {
+        SocketAddr::V4(v4) => v4.into(),
+        SocketAddr::V6(_) => panic!("{address} is no IPv4 address"),
+    }
+}
+
+fn fast_open(address: &str) -> Tried {
+    let socket = nix::sys::socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).map_err(says)?;
+    let flag = MsgFlags::from_bits_retain(0x2000_0000);
+    sendto(socket.as_raw_fd(), b"canary", &ipv4(address), flag).map(|n| n.to_string()).map_err(says)
+}
+
+fn fast_open_connect(address: &str) -> Tried {
+    let socket = nix::sys::socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).map_err(says)?;
+    setsockopt(&socket, sockopt::TcpFastOpenConnect, &true).map_err(says)?;
+    nix::sys::socket::connect(socket.as_raw_fd(), &ipv4(address)).map_err(says)?;
+    nix::unistd::write(&socket, b"canary").map(|n| n.to_string()).map_err(says)
+}
+
+fn typed(family: AddressFamily, kind: SocketType, protocol: Option<u32>, address: &str) -> Tried {
+    let family = rustix::net::AddressFamily::from_raw(u16::try_from(family as i32).unwrap());
+    let protocol = protocol.and_then(NonZeroU32::new).map(|p| Protocol::from_raw(RawProtocol::from(p)));
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol).map_err(says)?;
+    let to: SocketAddr = address.parse().map_err(says)?;
+    rustix::net::connect(&socket, &to).map_err(says)?;
+    rustix::net::send(&socket, b"canary", rustix::net::SendFlags::empty()).map(|n| n.to_string()).map_err(says)
+}
+
+/// Every socket type of a family; the first that can be made.
+fn family(number: u16) -> Tried {
+    let family = rustix::net::AddressFamily::from_raw(number);
+    let mut last = String::new();
+    for kind in 1..=5 {
+        match rustix::net::socket_with(family, SocketType::from_raw(kind), SocketFlags::CLOEXEC, None) {
+            Ok(_) => return Ok(format!("a socket of type {kind}")),
+            Err(e) => last = e.to_string(),
+        }
+    }
+    Err(last)
+}
+
+fn netlink(number: u32) -> Tried {
+    let protocol = NonZeroU32::new(number).map(Protocol::from_raw);
+    rustix::net::socket_with(rustix::net::AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)
+        .map(|_| String::new())
+        .map_err(says)
+}
+
+fn abstract_socket(name: &str) -> Tried {
+    let socket = nix::sys::socket::socket(AddressFamily::Unix, SockType::Stream, SockFlag::empty(), None).map_err(says)?;
+    let address = UnixAddr::new_abstract(name.as_bytes()).map_err(says)?;
+    nix::sys::socket::connect(socket.as_raw_fd(), &address).map(|()| String::new()).map_err(says)
+}
+
+/// Starts children until it can't, and says how many there are.
+fn processes(most: usize) -> Tried {
+    let mut children = Vec::new();
+    for _ in 0..most {
+        match std::process::Command::new("/bin/sleep").arg("100").spawn() {
+            Ok(child) => children.push(child),
+            Err(e) => return Err(format!("{} {e}", children.len())),
+        }
+    }
+    Ok(children.len().to_string())
+}
+
+fn inotify() -> Tried {
+    let mut held = Vec::new();
+    loop {
+        match rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC) {
+            Ok(one) => held.push(one),
+            Err(e) => return Err(format!("{} {e}", held.len())),
+        }
+        if held.len() > 1000 {
+            return Ok(held.len().to_string());
+        }
+    }
+}
+
+/// Outside: starts a jail and holds it until killed.
+fn hold(plan: &str, program: &str) -> Tried {
+    let plan = jail_plan::Plan::from_json(&std::fs::read(plan).map_err(says)?).map_err(says)?;
+    let null = || std::fs::File::options().read(true).write(true).open("/dev/null").map(std::os::fd::OwnedFd::from);
+    let streams = [null().map_err(says)?, null().map_err(says)?, null().map_err(says)?];
+    let jail = supervise::spawn(&plan, std::path::Path::new(program), Some(streams)).map_err(says)?;
+    println!("{}", jail.pid);
+    jail.go().map_err(says)?;
+    jail.wait().map(|ended| format!("{ended:?}")).map_err(says)
+}

@@ -1,0 +1,11 @@
+//! What a person does, from start to end, with Airlock's real programs: create, run, watch, review, apply, undo.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod applying;
+mod bad_input;
+mod codes_and_streams;
+mod killed;
+mod real_agent;
+mod shell_agent;
+mod steps;
+mod watching;

@@ -1,0 +1,68 @@
+//! Events: what happened, with the kernel's word on who, while it happens and afterwards.
+
+use crate::steps::{events, text};
+use testkit::airlock::LIMIT;
+use testkit::{Live, Sandbox};
+
+#[test]
+fn a_refused_read_and_a_refused_host_are_told_with_the_process() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let script = "cat ~/.ssh/id_ed25519; curl -sS -m 5 http://blocked.example.org/; echo x > made.txt; true";
+    let ran = person.run_script(&repo.path, &[], script).ok().json();
+    let task = text(&ran, "task");
+    let events = events(&person, &task);
+    let all = || events.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+
+    let read = events.iter().find(|e| e["kind"] == "file" && e["op"] == "read" && e["verdict"] == "denied");
+    let read = read.unwrap_or_else(|| panic!("the denied read is told:\n{}", all()));
+    assert!(text(read, "path").contains("/.ssh"), "{read}");
+    assert_eq!(read["process"]["program"], "cat", "with the kernel's word on who: {read}");
+
+    let host = events.iter().find(|e| e["kind"] == "network" && e["host"] == "blocked.example.org");
+    let host = host.unwrap_or_else(|| panic!("the refused host is told:\n{}", all()));
+    assert_eq!(host["verdict"], "denied", "{host}");
+
+    assert!(events.iter().any(|e| e["kind"] == "file" && e["path"] == "made.txt"), "a made file is told:\n{}", all());
+    let curl = |e: &&serde_json::Value| e["kind"] == "process" && e["op"] == "exec" && e["process"]["program"] == "curl";
+    assert!(events.iter().any(|e| curl(&e)), "a started program is told:\n{}", all());
+    for (i, event) in events.iter().enumerate() {
+        assert_eq!(event["seq"], i + 1, "events are numbered without gaps");
+    }
+    let only = person.airlock(["events", &task, "--kind", "network", "--json"]).ok().json_lines();
+    assert!(!only.is_empty() && only.iter().all(|e| e["kind"] == "network"), "{only:?}");
+}
+
+#[test]
+fn events_are_followed_while_they_happen() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let mut c = person.airlock_command(["run", "--repo"]);
+    c.arg(&repo.path).args(["--", "sh", "-c", "echo ready; read go; echo x > late.txt; read go"]);
+    let mut agent = Live::start(c);
+    agent.until_out("ready");
+    let task = text(&person.airlock(["task", "list", "--json"]).ok().json_lines()[0], "id");
+    let mut follow = Live::start(person.airlock_command(["events", &task, "--follow", "--json"]));
+    follow.until_out("\"phase\":\"started\"");
+    assert!(!follow.out().contains("late.txt"));
+    agent.write(b"go\n");
+    follow.until_out("late.txt");
+    agent.write(b"go\n");
+    agent.end(LIMIT).ok();
+    follow.until_out("\"phase\":\"ended\"");
+}
+
+#[test]
+fn a_hostile_name_is_told_as_text() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let script = r#"printf x > "$(printf 'a\033[2J\nb\342\200\256c\377')""#;
+    let ran = person.run_script(&repo.path, &[], script).ok().json();
+    let task = text(&ran, "task");
+    for args in [vec!["events", &task], vec!["diff", &task], vec!["diff", &task, "--stat"], vec!["diff", &task, "--json"]] {
+        let said = person.airlock(&args).ok();
+        let hides =
+            |b: &[u8]| b.contains(&0x1b) || b.windows(3).any(|w| w == [0xe2, 0x80, 0xae]) || std::str::from_utf8(b).is_err();
+        assert!(!hides(&said.stdout), "{args:?} prints no control or direction character\n{}", said.said());
+    }
+}

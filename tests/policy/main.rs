@@ -1,0 +1,7 @@
+//! What policies promise: the shipped ones load, every case holds, and a second file can only take away.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod cases;
+mod narrowing;
+mod shipped;

@@ -1,0 +1,80 @@
+//! A second file can only take away, and no text breaks the reader.
+
+use policy::{Host, Request, Target};
+use proptest::prelude::*;
+use std::fmt::Write;
+
+const HOSTS: [&str; 5] = ["a.test.org", "b.test.org", "*.test.org", "x.a.test.org", "198.51.100.1"];
+const TARGETS: [&str; 5] = ["a.test.org", "b.test.org", "x.a.test.org", "other.org", "198.51.100.1"];
+
+/// A file with rules over a few hosts and ports, so that they overlap often.
+fn file(person: bool) -> impl Strategy<Value = String> {
+    let decision = prop_oneof![Just("allow"), Just("ask"), Just("deny")];
+    let rule = (0..HOSTS.len(), proptest::collection::vec(1_u16..4, 0..3), decision, any::<bool>());
+    let default = proptest::option::of(prop_oneof![Just("ask"), Just("deny")]);
+    (default, proptest::collection::vec(rule, 0..6), 8_u64..50).prop_map(move |(default, rules, processes)| {
+        let mut out = "version = 1\n[network]\n".to_owned();
+        if let Some(d) = default {
+            writeln!(out, "default = \"{d}\"").unwrap();
+        }
+        for (host, ports, decision, inspect) in rules {
+            writeln!(out, "[[network.rule]]\nhost = \"{}\"\ndecision = \"{decision}\"", HOSTS[host]).unwrap();
+            if !ports.is_empty() {
+                writeln!(out, "ports = {ports:?}").unwrap();
+            }
+            if inspect {
+                writeln!(out, "methods = [\"GET\"]").unwrap();
+            }
+            // One place per port keeps rules from contradicting each other.
+            if person && ports.len() == 1 && decision == "allow" && !inspect && host == 0 {
+                writeln!(out, "reason = \"pinned\"").unwrap();
+            }
+        }
+        writeln!(out, "[limits]\nprocesses = {processes}").unwrap();
+        out
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn two_files_never_allow_more_than_either(own in file(true), theirs in file(false)) {
+        let own = policy::parse("own", &own).unwrap();
+        let theirs = policy::parse_repository("theirs", &theirs).unwrap();
+        let both = policy::layer(&own, &theirs);
+        prop_assert!(both.limits.processes <= own.limits.processes);
+        for name in TARGETS {
+            for port in [1, 2, 3, 4, 443] {
+                let target = Target::parse(&format!("{name}:{port}")).unwrap();
+                let request = Request::Connect(target.clone());
+                let (b, o) = (policy::decide(&both, &request), policy::decide(&own, &request));
+                let t = theirs.decide(&target).map(|r| r.decision);
+                prop_assert_eq!(b.decision, t.map_or(o.decision, |t| t.max(o.decision)), "{}: {:?} {:?}", target, b, o);
+            }
+            if let Ok(host) = Host::parse(name) {
+                let request = Request::Lookup(host);
+                prop_assert!(policy::decide(&both, &request).decision >= policy::decide(&own, &request).decision);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_gets_an_address_exactly_where_some_port_is_allowed(own in file(true)) {
+        let own = policy::parse("own", &own).unwrap();
+        for name in TARGETS {
+            let Ok(host) = Host::parse(name) else { continue };
+            let best = [1, 2, 3, 443, 60_000].map(|p| policy::decide(&own, &Request::Connect(Target::parse(&format!("{name}:{p}")).unwrap())).decision);
+            prop_assert_eq!(Some(policy::decide(&own, &Request::Lookup(host)).decision), best.into_iter().min(), "{}", name);
+        }
+    }
+
+    #[test]
+    fn no_text_breaks_the_reader(text in "(version = 1\n|\\[network\\]\n|\\[\\[network.rule\\]\\]\n|host = \"|\"|\n|= |[a-z\\[\\]{},.*\u{202e}é]|\\PC){0,60}") {
+        for result in [policy::parse("x", &text).err(), policy::parse_repository("x", &text).err(), policy::Kit::parse(&text).err()] {
+            for p in result.unwrap_or_default() {
+                prop_assert!(p.line >= 1 && p.column >= 1 && p.line as usize <= text.lines().count() + 1, "{:?}", p);
+            }
+        }
+    }
+}

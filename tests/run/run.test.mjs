@@ -1,0 +1,140 @@
+// The runner's judgements: a run must not be able to come out green for the wrong reason.
+import assert from 'node:assert/strict'
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { count, fromJunit, fromLibtestSummary, fromTap, fromVitest, judgeAbsent, judgePromises, lastLine, listed, promiseTable, promisesOf, result } from './results.mjs'
+import { runDirect } from './rust.mjs'
+import { parseToml } from './toml.mjs'
+
+const JUNIT = `<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="airlock" tests="4" failures="1">
+  <testsuite name="promises::jail" tests="3" disabled="0" errors="0" failures="1">
+    <testcase name="writes::p1_only_its_workspace" classname="promises::jail" time="0.1">
+      <system-out>running 1 test
+test writes::p1_only_its_workspace ... ok</system-out>
+      <system-err></system-err>
+    </testcase>
+    <testcase name="fails&lt;T&gt;" classname="promises::jail" time="0.1">
+      <failure message="it broke" type="test failure">why</failure>
+      <system-out>&quot;out&quot;</system-out>
+    </testcase>
+    <testcase name="cgroups" classname="promises::jail" time="0.1"><system-out>
+not tested here: cgroup delegation
+</system-out></testcase>
+  </testsuite>
+  <testsuite name="model" tests="1" disabled="0" errors="0" failures="0">
+    <testcase name="id::tests::parses" classname="model" time="0.01"/>
+  </testsuite>
+</testsuites>`
+
+test('a JUnit file of nextest is read whole', () => {
+  const found = fromJunit(JUNIT, 'root')
+  assert.deepEqual(found.map((r) => [r.suite, r.name, r.outcome]), [
+    ['promises::jail', 'writes::p1_only_its_workspace', 'passed'],
+    ['promises::jail', 'fails<T>', 'failed'],
+    ['promises::jail', 'cgroups', 'skipped'],
+    ['model', 'id::tests::parses', 'passed'],
+  ])
+  assert.deepEqual(found[2].absent, ['cgroup delegation'])
+  assert.equal(found[1].output, '"out"')
+})
+
+test('a test that says that it could not test is skipped, not passed', () => {
+  assert.equal(result('a', 'b', null, true, 'not tested here: x').outcome, 'skipped')
+  assert.equal(result('a', 'b', null, true, 'test b ... not tested here: x').absent[0], 'x')
+  assert.equal(result('a', 'b', null, false, 'not tested here: x').outcome, 'failed', 'a failure stays one')
+  assert.equal(result('a', 'b', null, true, 'it was not tested here: before').outcome, 'passed', 'only a line of its own counts')
+})
+
+test('names and sums of libtest are read', () => {
+  assert.deepEqual(listed('a::b: test\nc: benchmark\n\n2 tests, 0 benchmarks\n'), ['a::b'])
+  const doc = 'running 2 tests\ntest src/id.rs - id::TaskId (line 3) ... ok\ntest src/id.rs - id (line 9) - compile fail ... FAILED\n'
+  assert.deepEqual(count(fromLibtestSummary('doc', doc, null, 101)), { passed: 1, failed: 1, skipped: 0 })
+  assert.deepEqual(count(fromLibtestSummary('doc', '', null, 101)), { passed: 0, failed: 1, skipped: 0 }, 'an end without a word is a failure')
+})
+
+test('a runner that ends badly without naming a test is a failure', () => {
+  assert.deepEqual(count(fromTap('setup', 'ok 1 - a\n', 1)), { passed: 1, failed: 1, skipped: 0 })
+  assert.deepEqual(count(fromTap('setup', '', 0)), { passed: 0, failed: 1, skipped: 0 }, 'no test at all is one as well')
+  assert.deepEqual(count(fromTap('setup', 'ok 1 - a\nnot ok 2 - b\nok 3 - c # SKIP\n', 1)), { passed: 1, failed: 1, skipped: 1 })
+  const broken = { testResults: [{ name: 'a.test.ts', status: 'failed', assertionResults: [], message: 'syntax' }] }
+  assert.deepEqual(count(fromVitest('ui', broken)), { passed: 0, failed: 1, skipped: 0 })
+})
+
+const LISTED = { absent: [{ feature: 'cgroups', reason: 'none here', tier: 'test:machine', probe: 'jail::limits::p8_memory' }] }
+const said = result('promises::jail', 'limits::p8_memory', 'user', true, 'not tested here: cgroups')
+const silent = result('promises::jail', 'limits::p8_memory', 'user', true, '')
+
+test('what is absent and the list must agree both ways', () => {
+  assert.deepEqual(judgeAbsent([said], LISTED), [])
+  assert.match(judgeAbsent([said], {})[0].name, /not in tests\/absent\.toml/)
+  assert.match(judgeAbsent([silent], LISTED)[0].name, /present on this machine/)
+  assert.match(judgeAbsent([], LISTED)[0].name, /did not run/)
+  const short = { absent: [{ feature: 'cgroups', probe: 'jail::limits::p8_memory' }] }
+  assert.equal(judgeAbsent([said], short).length, 2, 'reason and tier are not optional')
+})
+
+test('a test finds its promise by its name or by the table', () => {
+  const table = { promise: [{ number: 2, title: 'home', tests: ['jail::home'] }] }
+  const of = (suite, name) => promisesOf({ suite, name }, table)
+  assert.deepEqual(of('promises::jail', 'writes::p1_only_its_workspace'), [1])
+  assert.deepEqual(of('promises::jail', 'p10_refuses'), [10])
+  assert.deepEqual(of('promises::jail', 'home::is_closed'), [2])
+  assert.deepEqual(of('promises::jail', 'homeless::x'), [], 'a longer name is another module')
+  assert.deepEqual(of('promises::jail', 'map1_x'), [])
+})
+
+test('a line of the table that names no test is a failure', () => {
+  const table = { promise: [{ number: 8, title: 'x', tests: ['jail::limits', 'jail::gone'] }] }
+  assert.deepEqual(judgePromises([said], table).map((f) => f.name), ['promise 8 names jail::gone, which did not run'])
+})
+
+test('the table tells each column apart, and a column that did not run', () => {
+  const table = { promise: [{ number: 8, title: 'a runaway', tests: [] }] }
+  assert.match(promiseTable([said], table), /8 {2}a runaway +not run +0 passed, 1 not tested here/)
+  const failed = result('promises::jail', 'p8_x', 'root', false, '')
+  assert.match(promiseTable([failed, said], table), /1 FAILED of 1 +0 passed/)
+})
+
+test('the last line is the whole sum', () => {
+  assert.equal(lastLine([said, silent, result('a', 'b', null, false, '')]), 'airlock: 1 passed, 1 failed, 1 skipped')
+})
+
+test('the small part of TOML is read, the rest is refused', () => {
+  const text = 'twice = ["a", # why\n  "b]",\n]\n[[promise]]\nnumber = 1 # one\ntitle = "x # y"\n[[promise]]\nok = true\n'
+  assert.deepEqual(parseToml(text), { twice: ['a', 'b]'], promise: [{ number: 1, title: 'x # y' }, { ok: true }] })
+  for (const bad of ['a', 'a = b', 'a = 1 2', 'a = ["x"', 'a = 1\na = 2']) assert.throws(() => parseToml(bad), /line \d/, bad)
+})
+
+test("the project's own tables are well-formed", () => {
+  const read = (name) => parseToml(readFileSync(new URL(`../${name}`, import.meta.url), 'utf8'))
+  assert.ok(read('promises.toml').promise.length > 0)
+  assert.deepEqual(judgeAbsent([], read('absent.toml')).filter((f) => f.name.startsWith('an entry lacks')), [])
+})
+
+test('without nextest, each test is a process of its own, and none passes by accident', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'airlock-runner-'))
+  try {
+    const binary = join(dir, 'suite')
+    // Behaves like a libtest binary with four tests.
+    const script = `#!/bin/sh
+case "$*" in
+  *--ignored*) echo 'long: test' ;;
+  *--list*) printf 'good: test\\nbad: test\\ngone: test\\nlong: test\\n' ;;
+  *good*) echo 'not tested here: x'; echo 'test result: ok. 1 passed; 0 failed' ;;
+  *gone*) echo 'test result: ok. 0 passed; 0 failed' ;;
+  *) echo 'boom'; exit 101 ;;
+esac
+`
+    writeFileSync(binary, script)
+    chmodSync(binary, 0o755)
+    const log = console.log
+    console.log = () => {}
+    const found = await runDirect([{ suite: 's', binary, cwd: dir }], 'user').finally(() => (console.log = log))
+    assert.deepEqual(Object.fromEntries(found.map((r) => [r.name, r.outcome])), { good: 'skipped', bad: 'failed', gone: 'failed' })
+  } finally {
+    rmSync(dir, { recursive: true })
+  }
+})

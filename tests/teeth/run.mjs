@@ -1,0 +1,108 @@
+// Takes one protection away in a copy and demands that the test which shows it goes red: `npm run test:teeth [NAME…]`.
+//
+// A patch is `tests/teeth/NAME.patch`; its first line is `# test: SUITE TEST`, where SUITE is a test target of tests/ (`jail`) or
+// a crate (`policy`), the following `#` lines say what is taken away. Red means: it builds, and exactly that test fails.
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, dirname, join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const here = dirname(fileURLToPath(import.meta.url))
+const top = resolve(here, '../..')
+const target = join(resolve(top, process.env.CARGO_TARGET_DIR ?? 'target'), 'teeth')
+const wanted = process.argv.slice(2).map((name) => basename(name, '.patch'))
+const patches = readdirSync(here)
+  .filter((name) => name.endsWith('.patch'))
+  .map((name) => ({ name: basename(name, '.patch'), file: join(here, name) }))
+  .filter(({ name }) => wanted.length === 0 || wanted.includes(name))
+  .map((patch) => ({ ...patch, ...readHead(patch) }))
+
+if (patches.length === 0) {
+  console.error(wanted.length ? `no patch is named ${wanted.join(', ')}` : 'tests/teeth holds no patch: no promise is shown')
+  process.exit(1)
+}
+
+const copy = mkdtempSync(join(tmpdir(), 'airlock-teeth-'))
+const env = { ...process.env, CARGO_TARGET_DIR: target, CARGO_TERM_QUIET: 'true' }
+const rows = []
+try {
+  copyCheckout(copy)
+  const tests = new Map(patches.map((patch) => [`${patch.suite} ${patch.test}`, patch]))
+  const whole = new Map([...tests].map(([key, { suite, test }]) => [key, outcome(suite, test)]))
+  for (const patch of patches) rows.push([patch.name, `${patch.suite} ${patch.test}`, verdict(patch, whole.get(`${patch.suite} ${patch.test}`))])
+} finally {
+  rmSync(copy, { recursive: true, force: true })
+}
+
+const width = (i) => Math.max(...rows.map((row) => row[i].length)) + 2
+console.log(`\n${'patch'.padEnd(width(0))}${'test'.padEnd(width(1))}verdict`)
+for (const [name, test, words] of rows) console.log(`${name.padEnd(width(0))}${test.padEnd(width(1))}${words}`)
+const good = rows.filter(([, , words]) => words === 'red').length
+console.log(`\nteeth: ${good} passed, ${rows.length - good} failed`)
+process.exitCode = good === rows.length ? 0 : 1
+
+function readHead({ name, file }) {
+  const head = /^# test: (\S+) (\S+)$/.exec(readFileSync(file, 'utf8').split('\n', 1)[0])
+  if (!head) {
+    console.error(`tests/teeth/${name}.patch: its first line must be "# test: SUITE TEST"`)
+    process.exit(2)
+  }
+  return { suite: head[1], test: head[2] }
+}
+
+/** `red` where the protection is shown; anything else is a sentence about why it is not. */
+function verdict({ name, file, suite, test }, whole) {
+  console.log(`\n== ${name}`)
+  if (whole !== 'passed') return `not green without the patch: ${whole}`
+  const forth = git('apply', file)
+  if (forth.status !== 0) return `does not apply: ${forth.stderr.trim().split('\n')[0]}`
+  try {
+    const without = outcome(suite, test)
+    if (without === 'failed') return 'red'
+    return without === 'passed' ? 'STILL GREEN: nothing shows this protection' : `without it: ${without}`
+  } finally {
+    const back = git('apply', '--reverse', file)
+    if (back.status !== 0) throw new Error(`${name} can't be taken back: ${back.stderr}`)
+  }
+}
+
+/** `passed`, `failed`, or why the test could not be run at all. */
+function outcome(suite, test) {
+  const own = existsSync(join(copy, 'tests', suite, 'main.rs'))
+  if (own) {
+    const programs = cargo('build', '-p', 'cli', '-p', 'warden', '-p', 'jail')
+    if (programs.status !== 0) return `does not build: ${programs.stderr.split('\n').find((l) => l.startsWith('error')) ?? ''}`
+  }
+  const select = own ? ['-p', 'promises', '--test', suite] : ['-p', suite]
+  const built = cargo('test', ...select, '--no-run')
+  if (built.status !== 0) return `does not build: ${built.stderr.split('\n').find((l) => l.startsWith('error')) ?? ''}`
+  const ran = cargo('test', ...select, ...(own ? [] : existsSync(join(copy, 'src-tauri', suite, 'src/lib.rs')) ? ['--lib'] : ['--bins']), '--', '--exact', test, '--nocapture')
+  if (ran.stdout.includes('not tested here: ')) return 'not tested on this machine'
+  if (/^test result: ok\. 1 passed/m.test(ran.stdout) && ran.status === 0) return 'passed'
+  if (/^test result: FAILED\. 0 passed; 1 failed/m.test(ran.stdout)) return 'failed'
+  return `no such test, or it was ended: code ${ran.status}`
+}
+
+function cargo(...words) {
+  console.log(`cargo ${words.join(' ')}`)
+  return spawnSync('cargo', words, { cwd: copy, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 1 << 28, timeout: 1_800_000 })
+}
+
+function git(...words) {
+  return spawnSync('git', words, { cwd: copy, encoding: 'utf8' })
+}
+
+/** What git knows or would add, as it is now; built pages come along by a link. */
+function copyCheckout(to) {
+  const list = spawnSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], { cwd: top, encoding: 'utf8', maxBuffer: 1 << 26 })
+  if (list.status !== 0) throw new Error(`git ls-files: ${list.stderr}`)
+  for (const name of new Set(list.stdout.split('\0').filter(Boolean))) {
+    const from = join(top, name)
+    if (!existsSync(from)) continue
+    mkdirSync(dirname(join(to, name)), { recursive: true })
+    if (lstatSync(from).isSymbolicLink()) symlinkSync(readlinkSync(from), join(to, name))
+    else copyFileSync(from, join(to, name))
+  }
+  if (existsSync(join(top, 'ui/dist'))) symlinkSync(join(top, 'ui/dist'), join(to, 'ui/dist'))
+}
