@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// `$XDG_DATA_HOME/airlock`
+    #[serde(with = "crate::path::text")]
     pub data: PathBuf,
     /// `$XDG_CONFIG_HOME/airlock`
+    #[serde(with = "crate::path::text")]
     pub config: PathBuf,
     /// `$XDG_RUNTIME_DIR/airlock`, mode 0700
+    #[serde(with = "crate::path::text")]
     pub runtime: PathBuf,
 }
 
@@ -36,7 +39,7 @@ impl Layout {
 
 /// One task's directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskDir(pub PathBuf);
+pub struct TaskDir(#[serde(with = "crate::path::text")] pub PathBuf);
 
 impl TaskDir {
     /// The directory itself.

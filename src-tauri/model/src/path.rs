@@ -100,6 +100,43 @@ impl<'de> Deserialize<'de> for RawPath {
     }
 }
 
+/// Paths as escaped text, so that names that are not UTF-8 survive JSON: `#[serde(with = "model::path::text")]`.
+pub mod text {
+    use super::RawPath;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    /// Writes one.
+    pub fn serialize<S: Serializer>(path: &Path, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(&RawPath::from(path.as_os_str().as_bytes()))
+    }
+
+    /// Reads one.
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<PathBuf, D::Error> {
+        Ok(PathBuf::from(std::ffi::OsString::from_vec(RawPath::deserialize(d)?.0)))
+    }
+}
+
+/// The same for lists.
+pub mod texts {
+    use super::RawPath;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::PathBuf;
+
+    /// Writes them.
+    pub fn serialize<S: Serializer>(paths: &[PathBuf], s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(paths.iter().map(|p| RawPath::from(p.as_os_str().as_bytes())))
+    }
+
+    /// Reads them.
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<PathBuf>, D::Error> {
+        let paths = Vec::<RawPath>::deserialize(d)?;
+        Ok(paths.into_iter().map(|p| PathBuf::from(std::ffi::OsString::from_vec(p.0))).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,10 +19,13 @@ pub struct RunSpec {
     /// The task's directory.
     pub dir: TaskDir,
     /// Path of the repository, where the worktree is shown inside the jail.
+    #[serde(with = "crate::path::text")]
     pub workspace: PathBuf,
     /// The person's home, where the private home is shown inside the jail.
+    #[serde(with = "crate::path::text")]
     pub home: PathBuf,
     /// Objects directories that the jail's git may read, in order.
+    #[serde(with = "crate::path::texts")]
     pub history: Vec<PathBuf>,
     /// The policy in force, as text, with the name it goes by.
     pub policy: PolicyText,
@@ -33,14 +36,17 @@ pub struct RunSpec {
     /// Host environment that `env.pass` picks from.
     pub host_env: Vec<(String, String)>,
     /// More host paths shown read-only at the same place, for the agent's own install (subpaths of the home).
+    #[serde(with = "crate::path::texts")]
     pub tools: Vec<PathBuf>,
     /// Terminal or pipes.
     pub stdio: Stdio,
     /// Host name inside, random per run.
     pub hostname: String,
     /// The jail program.
+    #[serde(with = "crate::path::text")]
     pub jail_program: PathBuf,
     /// The git program that is shown inside and used by keepers.
+    #[serde(with = "crate::path::text")]
     pub git_program: PathBuf,
 }
 
@@ -103,5 +109,6 @@ pub struct Run {
     /// The jail's own report, as JSON (see the crate `jail-plan`).
     pub report: Option<serde_json::Value>,
     /// File that holds its output.
+    #[serde(with = "crate::path::text")]
     pub log: PathBuf,
 }

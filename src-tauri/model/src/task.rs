@@ -73,6 +73,7 @@ pub struct Repo {
     /// Its id here.
     pub id: RepoId,
     /// Top of its working tree, as the person named it, absolute.
+    #[serde(with = "crate::path::text")]
     pub path: PathBuf,
     /// Shown name: the last component.
     pub name: String,

@@ -163,7 +163,7 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         .step(now, &spec.task, Step::Started, None, Some(&spec.run))
         .map_err(|e| Refusal::machine("recording the run", e))?
         .map_err(|e| Refusal::conflict(e.to_string()))?;
-    recorder.lifecycle("started", spec.argv.join(" "));
+    recorder.lifecycle("started", brief(&spec.argv));
 
     let jail = Arc::new(jail);
     let (ended_sender, ended) = watch::channel(None);
@@ -207,6 +207,13 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         tracing::warn!("a client did not read to the end");
     }
     Ok(())
+}
+
+/// A command in one line that fits a row.
+fn brief(argv: &[String]) -> String {
+    let line: String = argv.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    words.join(" ")
 }
 
 fn words(outcome: &Outcome) -> String {

@@ -2,9 +2,12 @@
 
 use crate::{Database, DbError, column};
 use model::id::{CommitId, RepoId, RunId, TaskId};
+use model::path::RawPath;
 use model::run::PolicyText;
 use model::task::{IllegalStep, Step, Task, TaskState};
 use rusqlite::{OptionalExtension, Row};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 fn state_word(state: TaskState) -> &'static str {
@@ -82,7 +85,7 @@ impl Database {
                     task.created,
                     task.last_run.as_ref().map(RunId::as_str),
                     column(0, serde_json::to_string(policy))?,
-                    column(0, serde_json::to_string(history))?,
+                    column(0, serde_json::to_string(&history.iter().map(|p| RawPath::from(p.as_os_str().as_bytes())).collect::<Vec<_>>()))?,
                 ],
             )?;
             Ok(())
@@ -95,7 +98,9 @@ impl Database {
             c.query_row("SELECT policy_text, history FROM task WHERE id = ?1", [id.as_str()], |r| {
                 let policy: String = r.get(0)?;
                 let history: String = r.get(1)?;
-                Ok((column(0, serde_json::from_str(&policy))?, column(1, serde_json::from_str(&history))?))
+                let history: Vec<RawPath> = column(1, serde_json::from_str(&history))?;
+                let history = history.into_iter().map(|p| PathBuf::from(OsString::from_vec(p.0))).collect();
+                Ok((column(0, serde_json::from_str(&policy))?, history))
             })
             .optional()
         })

@@ -2,7 +2,7 @@
 say() { printf '\033[1;36m%s\033[0m\n' "$*"; sleep "${DEMO_PAUSE:-0.6}"; }
 
 say "I read the repository."
-git log --oneline
+git --no-pager log --oneline
 cat greet.sh
 
 say "I make the greeting polite."
@@ -31,6 +31,6 @@ if command -v bash > /dev/null; then
 fi
 
 say "I commit, in my own private git directory."
-git add -A && git commit -q -m "Greet politely" && git log --oneline
+git add -A && git commit -q -m "Greet politely" && git --no-pager log --oneline
 
 say "Done. Look at Changes: accept greet.sh and names.txt, reject NOTES.md, apply."
