@@ -90,6 +90,7 @@ fn action(word: &str) -> Result<String, Failure> {
     let errno = match word {
         "allow" => return Ok("Action::Allow".to_owned()),
         "EPERM" => 1,
+        "EINVAL" => 22,
         "ENOSYS" => 38,
         "ENOPROTOOPT" => 92,
         "EPROTONOSUPPORT" => 93,

@@ -33,11 +33,14 @@ struct Flow {
     over: Option<Option<Outcome>>,
 }
 
+/// The live connection: the half that speaks, and what ends it.
+type Connection = (Sender, Box<dyn Fn() + Send>);
+
 /// An open terminal.
 pub(crate) struct Terminal {
     flow: Mutex<Flow>,
     moved: Condvar,
-    live: Mutex<Option<(Sender, Box<dyn Fn() + Send>)>>,
+    live: Mutex<Option<Connection>>,
     size: Mutex<(u16, u16)>,
 }
 

@@ -77,12 +77,12 @@ fn jail(person: &Sandbox, repo: &Path) -> impl FnMut() -> Duration + use<> {
     };
     move || {
         let start = Instant::now();
-        let plan = supervise::compose::agent(&spec, &grants);
+        let plan = supervise::compose::agent(&spec, &grants).expect("nothing is granted twice");
         let null = || std::fs::File::options().read(true).write(true).open("/dev/null").expect("/dev/null opens").into();
         let mut jail = supervise::spawn(&plan, &spec.jail_program, Some([null(), null(), null()])).expect("the jail stands");
         let init_pid = u32::try_from(jail.pid).expect("a process id");
         let writable = vec![spec.workspace.clone(), spec.home.clone(), "/tmp".into()];
-        let who = Who::new(JailRef { init_pid, writable, tools: Vec::new() }).expect("the jail can be looked at");
+        let who = Who::new(JailRef { init_pid, writable, ..JailRef::default() }).expect("the jail can be looked at");
         let notify = jail.notify.take().map(|fd| Notify::serve(fd, Arc::clone(&who), |_| {}).expect("calls are observed"));
         let place = Places::Root(person_place(&spec));
         let owner = (plan.identity.uid, plan.identity.gid);

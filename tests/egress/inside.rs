@@ -100,7 +100,7 @@ impl Inside {
             tools: false,
             accept: vec![],
         };
-        let mut plan = compose::agent(&spec, &grants);
+        let mut plan = compose::agent(&spec, &grants).unwrap();
         plan.root.retain(|s| !matches!(s, jail_plan::Step::Decoy { .. }));
         self.run(&plan, &spec)
     }
@@ -112,7 +112,7 @@ impl Inside {
         let mut jail =
             supervise::spawn(plan, &spec.jail_program, Some(streams)).unwrap_or_else(|e| panic!("the jail did not start: {e}"));
         let init_pid = u32::try_from(jail.pid).unwrap();
-        let who = Who::new(JailRef { init_pid, writable: vec![], tools: vec![] }).unwrap();
+        let who = Who::new(JailRef { init_pid, ..JailRef::default() }).unwrap();
         let notify = Notify::serve(jail.notify.take().expect("notifications"), who, |_| ()).unwrap();
         let facts = Arc::new(Mutex::new(Vec::new()));
         let owner = Arc::new(Owner { announced: notify.announced(), facts: Arc::clone(&facts) });

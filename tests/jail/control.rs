@@ -38,6 +38,7 @@ fn it_is_never_root_on_the_host() {
             status.contains(&format!("Uid:\t{want}\t{want}\t{want}\t{want}\n")),
             "process {pid} must run as {want}: {status}"
         );
+        assert!(status.contains("CapEff:\t0000000000000000"), "process {pid}, init too, has no capability: {status}");
         if mine == 0 {
             assert!(status.contains("Groups:\t \n"), "root's groups must be gone: {status}");
         }
@@ -95,9 +96,9 @@ fn the_machines_settings_are_closed() {
         "for f in /proc/sys/kernel/core_pattern /proc/sys/kernel/hostname /proc/sys/vm/drop_caches /proc/sys/net/ipv4/ip_forward /proc/sys/user/max_user_namespaces \
            /proc/sysrq-trigger /proc/irq/default_smp_affinity /proc/self/uid_map; do (echo 1 > $f) 2>/dev/null && echo wrote $f; done; \
          cat /proc/sys/user/max_user_namespaces /proc/sys/user/max_mnt_namespaces /proc/sys/user/max_inotify_instances; \
-         head -qc1 /proc/kmsg /proc/kcore /proc/kallsyms /proc/keys 2>/dev/null; (mount -t tmpfs x /tmp || unshare -U true || unshare -r true || chroot / true || hostname x) 2>/dev/null && echo broke out; true",
+         awk '$5 == \"/proc/sys\" { print substr($6, 1, 2) }' /proc/self/mountinfo; head -qc1 /proc/kmsg /proc/kcore /proc/kallsyms /proc/keys 2>/dev/null; (mount -t tmpfs x /tmp || unshare -U true || unshare -r true || chroot / true || hostname x) 2>/dev/null && echo broke out; true",
     );
-    assert_eq!(good(&went), "0\n0\n32\n");
+    assert_eq!(good(&went), "0\n0\n32\nro\n");
 }
 
 #[test]
@@ -131,6 +132,27 @@ fn shared_quotas_of_the_person_are_kept() {
 }
 
 #[test]
+fn it_takes_no_more_terminals_than_its_own() {
+    let room = Room::new();
+    let taken = room.probe(&["terminals"]);
+    assert!(taken.starts_with("refused 256 "), "256 terminals and no more: {taken}");
+}
+
+#[test]
+fn it_watches_no_pressure_and_asks_to_go_first() {
+    let room = Room::new();
+    let went = room.sh(
+        "cat /proc/self/oom_score_adj; for f in /proc/pressure/*; do [ -e $f ] && (echo some 150000 2000000 > $f) 2>/dev/null && echo wrote $f; done; \
+         (echo 499 > /proc/self/oom_score_adj) 2>/dev/null; cat /proc/self/oom_score_adj",
+    );
+    let lines: Vec<&str> = good(&went).lines().collect();
+    assert_eq!((lines[0], lines.len()), ("500", 2), "pressure is only read: {went:?}");
+    if nix::unistd::geteuid().is_root() {
+        assert_eq!(lines[1], "500", "what root raised can't be lowered inside");
+    }
+}
+
+#[test]
 fn the_old_root_is_gone() {
     let room = Room::new();
     let went = room.sh("awk '$5 == \"/\" { print $5, $6; n++ } END { print n }' /proc/self/mountinfo; grep -c ' - tmpfs' /proc/self/mountinfo >/dev/null && echo own");
@@ -155,4 +177,24 @@ fn landlock_holds_alone() {
     }
     // The mount there is writable; only the second lock is not open.
     assert_eq!(good(&running.finish()), "workspace\nairlock-test-host\n");
+}
+
+#[test]
+fn the_mounts_hold_alone() {
+    let mut room = Room::new();
+    let shown = room.root.join("shown");
+    std::fs::create_dir(&shown).unwrap();
+    std::fs::write(shown.join("file"), "as it was").unwrap();
+    room.grants.read = vec![shown.clone()];
+    room.history = vec![shown.clone()];
+    let script = format!(
+        "for f in '{shown}/file' '{shown}/new' /run/airlock/history/0/file /new /etc/new /usr/new /dev/new /proc/sys/kernel/hostname; do (echo x > \"$f\") 2>/dev/null && echo \"wrote $f\"; done; \
+         echo x > in-workspace && echo workspace",
+        shown = shown.display()
+    );
+    let mut plan = room.plan(&["/bin/sh", "-c", &script]);
+    plan.landlock.writable = vec!["/".into()];
+    // Landlock lets everything be written; only the mounts are not open.
+    assert_eq!(good(&room.start_plan(&plan, |_| ()).unwrap().finish()), "workspace\n");
+    assert_eq!(std::fs::read_to_string(shown.join("file")).unwrap(), "as it was");
 }

@@ -105,21 +105,21 @@ fn it_reads_nothing_of_the_person() {
 #[test]
 fn a_grant_shows_exactly_what_it_says_and_hides_what_is_hidden() {
     let mut room = Room::new();
-    let (read, write) = (room.root.join("shared/read"), room.root.join("shared/write"));
+    let (read, write) = (room.root.join("granted/read"), room.root.join("granted/write"));
     for d in [&read.join("keys"), &write] {
         fs::create_dir_all(d).unwrap();
     }
-    for f in [read.join("plain"), read.join("keys/k"), read.join("token"), write.join("old"), room.root.join("shared/beside")] {
+    for f in [read.join("plain"), read.join("keys/k"), read.join("token"), write.join("old"), room.root.join("granted/beside")] {
         fs::write(f, SECRET).unwrap();
     }
-    room.grants.read = vec![read.clone(), room.root.join("shared/not-there")];
+    room.grants.read = vec![read.clone(), room.root.join("granted/not-there")];
     room.grants.write = vec![write.clone()];
     room.grants.hide = vec![read.join("keys"), read.join("token"), read.join("never-was")];
     let went = room.sh(&format!(
         "cd '{}'; cat read/plain; echo; cat write/old; echo; ls; echo x > write/new; \
          for f in read/x read/plain; do (echo x > $f) 2>/dev/null && echo wrote $f; done; \
          cat read/token read/keys/k 2>/dev/null; ls read/keys 2>/dev/null; (rm -rf read/keys || mv read/token read/t) 2>/dev/null; true",
-        room.root.join("shared").display()
+        room.root.join("granted").display()
     ));
     assert_eq!(good(&went), format!("{SECRET}\n{SECRET}\nread\nwrite\n"), "a grant is its path and no more: {went:?}");
     assert!(write.join("new").exists() && read.join("keys/k").exists(), "and writing is what the other one allows");

@@ -21,7 +21,9 @@ fn a_touch_of_ssh_is_refused_and_told_even_where_the_person_has_none() {
         };
         let script = "cat ~/.ssh/id_ed25519; ls ~/.ssh; echo x > ~/.ssh/authorized_keys; [ -d ~/.ssh ] && echo there";
         let running = room.start(&["/bin/sh", "-c", script], sink).unwrap();
-        if running.jail.report.status(Guarantee::Decoys) != Some(&Status::Full) {
+        let decoys = running.jail.report.status(Guarantee::Decoys).unwrap();
+        if *decoys != Status::Full {
+            assert!(decoys.reason().is_some_and(|r| r.contains("/dev/fuse")), "only that may be missing: {decoys:?}");
             not_tested_here("/dev/fuse");
         }
         let told_here = running.jail.report.status(Guarantee::Decoys) == Some(&Status::Full);

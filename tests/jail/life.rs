@@ -3,7 +3,7 @@
 use crate::files::listing;
 use crate::room::{Room, good};
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -94,6 +94,42 @@ fn a_freeze_stops_every_writer_and_a_thaw_lets_it_go_on() {
     assert!(running.jail.freeze());
     running.jail.kill();
     assert_eq!(running.jail.wait().unwrap().signal, Some(9), "a frozen jail can be killed");
+}
+
+#[test]
+fn a_freeze_and_a_thaw_need_no_descriptor_of_the_starter() {
+    let room = Room::new();
+    let script = "for i in 1 2 3; do (while :; do echo beat >> beats; /bin/true; done) & done; wait";
+    let mut plan = room.plan(&["/bin/sh", "-c", script]);
+    plan.notify = false;
+    let file = room.root.join("plan.json");
+    fs::write(&file, serde_json::to_vec(&plan).unwrap()).unwrap();
+    let mut starter = Command::new(program("probe"))
+        .arg("starved")
+        .args([&file, &program("airlock-jail")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut ask, mut told) = (starter.stdin.take().unwrap(), BufReader::new(starter.stdout.take().unwrap()).lines());
+    let beats = room.task.tree().join("beats");
+    for _ in 0..3 {
+        let begun = size(&beats);
+        eventually("the writers write", Duration::from_secs(10), || (size(&beats) > begun).then_some(()));
+        ask.write_all(b"freeze\n").unwrap();
+        let said = told.next().unwrap().unwrap();
+        assert!(said.starts_with("frozen true Too many open files"), "all is seen stopped with no descriptor left: {said}");
+        assert!(still(&beats), "nobody writes while frozen");
+        ask.write_all(b"thaw\n").unwrap();
+        let said = told.next().unwrap().unwrap();
+        let seen: usize = said.split(' ').nth(1).unwrap().parse().unwrap();
+        assert!(seen >= 5, "its processes are seen, and the command is found: {said}");
+    }
+    let begun = size(&beats);
+    eventually("the writers go on", Duration::from_secs(10), || (size(&beats) > begun).then_some(()));
+    drop(ask);
+    starter.kill().unwrap();
+    starter.wait().unwrap();
 }
 
 #[test]

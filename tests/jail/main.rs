@@ -7,7 +7,6 @@
     reason = "a test ends where something is not as promised, and says why"
 )]
 
-mod room;
 mod control;
 mod files;
 mod git;
@@ -17,6 +16,7 @@ mod life;
 mod network;
 mod odd_paths;
 mod planted;
+mod room;
 mod start;
 mod syscalls;
 mod terminal;

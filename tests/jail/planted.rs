@@ -1,11 +1,12 @@
 //! What an earlier run left where the next start mounts.
 
 use crate::files::listing;
-use crate::room::{Room, good};
+use crate::room::{Room, SECRET, good};
 use jail_plan::{Kind, Stage};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use supervise::compose::{self, Grants};
 
 /// Plants something, and sees that the start is refused and nothing is made on the host.
 fn refuses(what: &str, plant: impl FnOnce(&Room, &Path)) {
@@ -81,4 +82,48 @@ fn a_run_can_plant_but_not_swap_what_is_mounted() {
     assert_eq!(good(&went), "gitdir: /run/airlock/git\n", "mounted places can't be moved, removed or written: {went:?}");
     assert!(fs::symlink_metadata(room.task.tree().join(".git")).unwrap().is_file(), "what lies below is as it was");
     good(&room.sh("true"));
+}
+
+#[test]
+fn what_is_hidden_in_a_writable_place_stays_hidden_in_every_later_run() {
+    let mut room = Room::new();
+    let shared = room.root.join("shared");
+    fs::create_dir_all(shared.join("deep")).unwrap();
+    for f in ["key", "deep/key"] {
+        fs::write(shared.join(f), SECRET).unwrap();
+    }
+    room.grants.write = vec![shared.clone()];
+    room.grants.hide.push(shared.join("key"));
+    let find = format!("cd '{0}'; grep -rs {SECRET} . | grep -v '^./deep'; true", shared.display());
+    let went = room.sh(&format!(
+        "cd '{0}'; mv key other 2>/dev/null && echo moved; ln key linked 2>/dev/null && echo linked; rm -f key 2>/dev/null && echo removed; \
+         mv ../shared ../elsewhere 2>/dev/null && echo moved all; mv deep deeper; mkdir deep; echo planted > deep/key; {find}",
+        shared.display()
+    ));
+    assert_eq!(good(&went), "", "the place itself is a mount and can't be moved: {went:?}");
+    assert_eq!(good(&room.sh(&find)), "", "and a second run finds it no more than the first");
+    assert_eq!(fs::read_to_string(shared.join("deeper/key")).unwrap(), SECRET, "while a directory beside it could be moved");
+
+    // So what lies deeper could be lifted: no plan hides it.
+    let deep = Grants { hide: vec![shared.join("deep/key")], ..room.grants.clone() };
+    let refused = compose::agent(&room.spec(&["/bin/true"]), &deep).unwrap_err().to_string();
+    assert!(refused.contains("deep/key") && refused.contains("move"), "it says what would happen: {refused}");
+
+    // And one that is gone, whoever moved it, refuses the start.
+    fs::rename(shared.join("key"), shared.join("moved")).unwrap();
+    let refusal = room.refusal();
+    assert_eq!((refusal.step, refusal.kind), (Stage::Mounts, Kind::Workspace), "{refusal}");
+    assert!(refusal.reason.contains("shared/key") && refusal.reason.contains("another name"), "{refusal}");
+    fs::rename(shared.join("moved"), shared.join("key")).unwrap();
+    assert_eq!(good(&room.sh(&find)), "");
+}
+
+#[test]
+fn a_hide_in_the_repository_is_refused_and_not_ignored() {
+    for workspace in ["home/person/src/repo", "data/repos/repo"] {
+        let mut room = Room::at(workspace.as_ref());
+        room.grants.hide.push(room.workspace.join("file"));
+        let refused = compose::agent(&room.spec(&["/bin/true"]), &room.grants).unwrap_err().to_string();
+        assert!(refused.contains("repo/file") && refused.contains("history"), "{workspace}: {refused}");
+    }
 }

@@ -1,4 +1,5 @@
-//! Runs inside a jail and tries one thing; prints `ok …` or `refused ERROR`. Once, outside, it is a starter to be killed.
+//! Runs inside a jail and tries one thing; prints `ok …` or `refused ERROR`. Outside, it is a starter to be killed, or one
+//! that has no descriptor left.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -41,7 +42,9 @@ fn main() {
         }
         ["processes", most] => processes(most.parse().unwrap()),
         ["inotify"] => inotify(),
+        ["terminals"] => terminals(),
         ["hold", plan, program] => hold(plan, program),
+        ["starved", plan, program] => starved(plan, program),
         _ => panic!("no such probe: {words:?}"),
     };
     match tried {
@@ -154,6 +157,19 @@ fn inotify() -> Tried {
     }
 }
 
+fn terminals() -> Tried {
+    let mut held = Vec::new();
+    loop {
+        match std::fs::File::options().read(true).write(true).open("/dev/ptmx") {
+            Ok(one) => held.push(one),
+            Err(e) => return Err(format!("{} {e}", held.len())),
+        }
+        if held.len() > 600 {
+            return Ok(held.len().to_string());
+        }
+    }
+}
+
 /// Outside: starts a jail and holds it until killed.
 fn hold(plan: &str, program: &str) -> Tried {
     let plan = jail_plan::Plan::from_json(&std::fs::read(plan).map_err(says)?).map_err(says)?;
@@ -163,4 +179,33 @@ fn hold(plan: &str, program: &str) -> Tried {
     println!("{}", jail.pid);
     jail.go().map_err(says)?;
     jail.wait().map(|ended| format!("{ended:?}")).map_err(says)
+}
+
+/// Outside: starts a jail, takes every descriptor that there is, and freezes and thaws it, each time at a line of stdin.
+fn starved(plan: &str, program: &str) -> Tried {
+    let plan = jail_plan::Plan::from_json(&std::fs::read(plan).map_err(says)?).map_err(says)?;
+    let null = || std::fs::File::options().read(true).write(true).open("/dev/null").map(std::os::fd::OwnedFd::from);
+    let streams = [null().map_err(says)?, null().map_err(says)?, null().map_err(says)?];
+    let jail = supervise::spawn(&plan, std::path::Path::new(program), Some(streams)).map_err(says)?;
+    jail.go().map_err(says)?;
+    let mut lines = std::io::stdin().lines();
+    let mut next = || lines.next().and_then(Result::ok).ok_or_else(|| "nobody asks any more".to_owned());
+    next()?;
+    let few = rustix::process::Rlimit { current: Some(64), maximum: Some(64) };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).map_err(says)?;
+    let mut taken = Vec::new();
+    let none_left = loop {
+        match null() {
+            Ok(one) => taken.push(one),
+            Err(e) => break e,
+        }
+    };
+    for _ in 0..3 {
+        println!("frozen {} {none_left}", jail.freeze());
+        next()?;
+        jail.thaw();
+        println!("thawed {} {}", jail.processes().len(), jail.signal(0).is_ok());
+        next()?;
+    }
+    Ok(taken.len().to_string())
 }

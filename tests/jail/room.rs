@@ -139,7 +139,7 @@ impl Room {
     }
 
     pub(crate) fn plan(&self, argv: &[&str]) -> Plan {
-        compose::agent(&self.spec(argv), &self.grants)
+        compose::agent(&self.spec(argv), &self.grants).unwrap_or_else(|e| panic!("no plan: {e}"))
     }
 
     /// Starts a command and serves its jail, as the warden does.
@@ -168,7 +168,7 @@ impl Room {
         };
         let mut jail = supervise::spawn(plan, &program("airlock-jail"), streams)?;
         let init_pid = u32::try_from(jail.pid).expect("a pid is positive");
-        let who = Who::new(JailRef { init_pid, writable: vec![], tools: vec![] }).expect("the jail's init can be looked at");
+        let who = Who::new(JailRef { init_pid, ..JailRef::default() }).expect("the jail's init can be looked at");
         let notify =
             jail.notify.take().map(|fd| Notify::serve(fd, Arc::clone(&who), sink.clone()).expect("notifications are served"));
         let place = model::path::RawPath::from(self.home.join(".ssh").as_os_str().as_bytes());

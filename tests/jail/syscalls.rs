@@ -5,6 +5,7 @@ use crate::room::{Room, good};
 use testkit::not_tested_here;
 
 const EPERM: i32 = 1;
+const EINVAL: i32 = 22;
 const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 const ENOPROTOOPT: i32 = 92;
@@ -35,6 +36,15 @@ const REFUSED: &[(&str, i64, &str, i32)] = &[
     ("io_uring_setup", 425, "0,0", ENOSYS),
     ("io_uring_enter", 426, "0,0,0,0,0", ENOSYS),
     ("io_uring_register", 427, "0,0,0,0", ENOSYS),
+    ("io_setup", 206, "1,0", ENOSYS),
+    ("io_destroy", 207, "0", ENOSYS),
+    ("io_getevents", 208, "0,0,0,0,0", ENOSYS),
+    ("io_submit", 209, "0,0,0", ENOSYS),
+    ("io_cancel", 210, "0,0,0", ENOSYS),
+    ("io_pgetevents", 333, "0,0,0,0,0,0", ENOSYS),
+    ("fcntl(F_SETLEASE) on no descriptor", 72, "-1,1024,0", EINVAL),
+    ("fcntl(F_SETLEASE with an upper half)", 72, "-1,0x100000400,0", EINVAL),
+    ("fcntl(F_SETDELEG)", 72, "-1,1040,0", EINVAL),
     ("fanotify_init", 300, "0,0", EPERM),
     ("open_by_handle_at", 304, "0,0,0", EPERM),
     ("init_module", 175, "0,0,0", EPERM),

@@ -21,7 +21,9 @@ fn read_until(master: &mut File, seen: &mut String, wanted: &str) {
 fn the_command_has_a_terminal_that_follows_its_window() {
     let mut room = Room::new();
     room.stdio = Stdio::Terminal { cols: 101, rows: 33 };
-    let script = "trap 'stty size' WINCH; tty; stty size; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo three; echo \"$TERM\"; (echo tty > /dev/tty); ls /dev/pts; while read line; do echo \"got $line\"; done";
+    // A shell's `read` ends early at a trapped signal, which is not the end of its input.
+    let script = "trap 'seen=1; stty size' WINCH; tty; stty size; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo three; echo \"$TERM\"; (echo tty > /dev/tty); \
+         ls /dev/pts; while :; do if read line; then seen=; echo \"got $line\"; elif [ -n \"$seen\" ]; then seen=; else exit 0; fi; done";
     let running = room.start(&["/bin/sh", "-c", script], |_| ()).unwrap();
     let mut master = File::from(running.jail.pty.as_ref().unwrap().try_clone().unwrap());
     let mut seen = String::new();

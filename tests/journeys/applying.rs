@@ -41,6 +41,32 @@ fn what_changed_after_the_review_is_not_applied() {
 }
 
 #[test]
+fn what_is_shown_of_a_running_agent_is_of_one_moment() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let mut c = person.airlock_command(["run", "--repo"]);
+    // Between the two are many others, so that a reader beside a writer meets them at different moments.
+    let script =
+        "mkdir m; i=0; while [ $i -lt 200 ]; do echo $i > m/$i; i=$((i+1)); done; echo $i > a.txt; echo $i > z.txt; echo ready
+        while :; do i=$((i+1)); echo $i >> a.txt; echo $i >> z.txt; done";
+    c.arg(&repo.path).args(["--", "sh", "-c", script]);
+    let mut agent = Live::start(c);
+    agent.until_out("ready");
+    let task = text(&person.airlock(["task", "list", "--json"]).ok().json_lines()[0], "id");
+    for _ in 0..5 {
+        let diff = person.airlock(["diff", &task]).ok().out();
+        let last = |file: &str| -> Option<u64> {
+            let (_, rest) = diff.split_once(&format!("+++ b/{file}\n"))?;
+            rest.split("diff --git").next()?.lines().last()?.strip_prefix('+')?.parse().ok()
+        };
+        let (first, second) = (last("a.txt").unwrap(), last("z.txt").unwrap());
+        assert!(first == second || first == second + 1, "`z.txt` follows `a.txt` at once: {first} and {second}");
+    }
+    person.airlock(["task", "stop", &task]).ok();
+    agent.end(testkit::airlock::LIMIT);
+}
+
+#[test]
 fn a_tree_that_nobody_reviewed_is_refused() {
     let person = Sandbox::new();
     let repo = person.small_repo();

@@ -5,6 +5,7 @@ mod applying;
 mod bad_input;
 mod codes_and_streams;
 mod killed;
+mod pressure;
 mod real_agent;
 mod shell_agent;
 mod steps;

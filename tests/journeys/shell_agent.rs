@@ -55,7 +55,7 @@ fn a_task_runs_is_reviewed_applied_and_undone() {
     assert_eq!(repo.git(["rev-parse", "main"]), first, "undo brings the branch back");
     assert_eq!(repo.git(["status", "--porcelain"]), "", "and the working copy");
     assert!(!repo.path.join("docs.txt").exists());
-    person.airlock(["undo", &task]).exits(6);
+    person.airlock(["undo", &task]).exits(5);
 }
 
 #[test]

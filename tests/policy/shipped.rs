@@ -107,7 +107,7 @@ fn what_a_file_says_can_hide_nothing_on_a_terminal() {
 
 #[test]
 fn a_policy_may_not_touch_where_state_really_is() {
-    let text = "version = 1\n[files]\nread = [\"/srv/state/airlock/tasks\", \"/srv/data\"]\nwrite = [\"/people/bob/.bashrc\", \"/srv/state\"]\n";
+    let text = "version = 1\n[files]\nread = [\"/srv/state/airlock\", \"/srv/data\"]\nwrite = [\"/people/bob/.bashrc\", \"/srv/state\"]\n";
     let p = policy::parse("x", text).unwrap();
     let layout =
         model::layout::Layout { data: "/srv/state/airlock".into(), config: "/c/airlock".into(), runtime: "/r/airlock".into() };

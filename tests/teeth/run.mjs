@@ -1,10 +1,10 @@
 // Takes one protection away in a copy and demands that the test which shows it goes red: `npm run test:teeth [NAME…]`.
 //
 // A patch is `tests/teeth/NAME.patch`; its first line is `# test: SUITE TEST`, where SUITE is a test target of tests/ (`jail`) or
-// a crate (`policy`), the following `#` lines say what is taken away. Red means: it builds, and exactly that test fails.
+// a crate (`policy`; `crate:jail` where a target has its name), the following `#` lines say what is taken away. Red means: it
+// builds, and exactly that test fails.
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, symlinkSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -17,22 +17,41 @@ const patches = readdirSync(here)
   .map((name) => ({ name: basename(name, '.patch'), file: join(here, name) }))
   .filter(({ name }) => wanted.length === 0 || wanted.includes(name))
   .map((patch) => ({ ...patch, ...readHead(patch) }))
+  .sort((a, b) => (a.suite === b.suite ? 0 : a.suite < b.suite ? -1 : 1))
 
 if (patches.length === 0) {
   console.error(wanted.length ? `no patch is named ${wanted.join(', ')}` : 'tests/teeth holds no patch: no promise is shown')
   process.exit(1)
 }
 
-const copy = mkdtempSync(join(tmpdir(), 'airlock-teeth-'))
+// Always the same place: cargo takes a crate at another path for another crate, and would build and keep it anew each time.
+const copy = join(target, 'copy')
+const owner = join(target, 'copy.pid')
+if (existsSync(owner) && existsSync(`/proc/${readFileSync(owner, 'utf8')}`)) {
+  console.error(`process ${readFileSync(owner, 'utf8')} is at work in ${copy}; wait for it`)
+  process.exit(2)
+}
+mkdirSync(target, { recursive: true })
+writeFileSync(owner, String(process.pid))
+rmSync(copy, { recursive: true, force: true })
+mkdirSync(copy, { recursive: true })
+// What outlives a test without its protection ends with this namespace; an ordinary user can't make one just so.
+const apart = process.getuid() === 0 ? ['unshare', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh', '-c', '"$@"; exit $?', 'sh'] : []
 const env = { ...process.env, CARGO_TARGET_DIR: target, CARGO_TERM_QUIET: 'true' }
 const rows = []
 try {
   copyCheckout(copy)
   const tests = new Map(patches.map((patch) => [`${patch.suite} ${patch.test}`, patch]))
   const whole = new Map([...tests].map(([key, { suite, test }]) => [key, outcome(suite, test)]))
-  for (const patch of patches) rows.push([patch.name, `${patch.suite} ${patch.test}`, verdict(patch, whole.get(`${patch.suite} ${patch.test}`))])
+  for (const patch of patches) {
+    const test = `${patch.suite} ${patch.test}`
+    const words = verdict(patch, whole.get(test))
+    console.log(words)
+    rows.push([patch.name, test, words])
+  }
 } finally {
   rmSync(copy, { recursive: true, force: true })
+  rmSync(owner)
 }
 
 const width = (i) => Math.max(...rows.map((row) => row[i].length)) + 2
@@ -70,27 +89,33 @@ function verdict({ name, file, suite, test }, whole) {
 /** `passed`, `failed`, or why the test could not be run at all. */
 function outcome(suite, test) {
   const own = existsSync(join(copy, 'tests', suite, 'main.rs'))
-  if (own) {
-    const programs = cargo('build', '-p', 'cli', '-p', 'warden', '-p', 'jail')
-    if (programs.status !== 0) return `does not build: ${programs.stderr.split('\n').find((l) => l.startsWith('error')) ?? ''}`
+  const select = own ? ['-p', 'promises', '--test', suite] : ['-p', suite.replace(/^crate:/, ''), '--tests']
+  const builds = [...(own ? [['build', '-p', 'cli', '-p', 'warden', '-p', 'jail']] : []), ['test', ...select, '--no-run']]
+  for (const words of builds) {
+    const built = run('cargo', ...words)
+    if (built.status !== 0) return `does not build: ${built.stderr.split('\n').find((l) => l.startsWith('error')) ?? ''}`
   }
-  const select = own ? ['-p', 'promises', '--test', suite] : ['-p', suite]
-  const built = cargo('test', ...select, '--no-run')
-  if (built.status !== 0) return `does not build: ${built.stderr.split('\n').find((l) => l.startsWith('error')) ?? ''}`
-  const ran = cargo('test', ...select, ...(own ? [] : existsSync(join(copy, 'src-tauri', suite, 'src/lib.rs')) ? ['--lib'] : ['--bins']), '--', '--exact', test, '--nocapture')
+  const ran = run(...apart, 'cargo', 'test', '--no-fail-fast', ...select, '--', '--exact', test, '--nocapture')
   if (ran.stdout.includes('not tested here: ')) return 'not tested on this machine'
-  if (/^test result: ok\. 1 passed/m.test(ran.stdout) && ran.status === 0) return 'passed'
-  if (/^test result: FAILED\. 0 passed; 1 failed/m.test(ran.stdout)) return 'failed'
-  return `no such test, or it was ended: code ${ran.status}`
+  const sum = (word) => [...ran.stdout.matchAll(/^test result: .*$/gm)].reduce((all, [line]) => all + Number(new RegExp(`(\\d+) ${word}`).exec(line)?.[1] ?? 0), 0)
+  const [passed, failed] = [sum('passed'), sum('failed')]
+  if (passed === 1 && failed === 0 && ran.status === 0) return 'passed'
+  if (passed === 0 && failed === 1) {
+    const said = /panicked at .*\n(?:.+\n){1,3}/.exec(ran.stderr)?.[0] ?? ran.stderr.slice(-400)
+    console.log(said.trimEnd().slice(0, 600))
+    return 'failed'
+  }
+  return `no such test, or it was ended: code ${ran.status}, ${passed} passed, ${failed} failed`
 }
 
-function cargo(...words) {
-  console.log(`cargo ${words.join(' ')}`)
-  return spawnSync('cargo', words, { cwd: copy, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 1 << 28, timeout: 1_800_000 })
+function run(program, ...words) {
+  console.log([program, ...words].join(' '))
+  return spawnSync(program, words, { cwd: copy, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 1 << 28, timeout: 1_800_000 })
 }
 
+/** Beside no repository: in a directory of one, `git apply` would pass over files that lie elsewhere in it. */
 function git(...words) {
-  return spawnSync('git', words, { cwd: copy, encoding: 'utf8' })
+  return spawnSync('git', words, { cwd: copy, env: { ...process.env, GIT_CEILING_DIRECTORIES: target }, encoding: 'utf8' })
 }
 
 /** What git knows or would add, as it is now; built pages come along by a link. */

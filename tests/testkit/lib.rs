@@ -12,6 +12,7 @@
 pub mod agent;
 pub mod airlock;
 pub mod endpoint;
+pub mod framebuffer;
 pub mod program;
 pub mod repos;
 pub mod sandbox;

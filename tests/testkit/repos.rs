@@ -178,8 +178,7 @@ impl Sandbox {
 }
 
 impl Sandbox {
-    /// A clone of the project under test, at `~/projects/airlock`. A checkout without history (a source archive, a first
-    /// commit that is still to come) is copied and committed instead.
+    /// A clone of the project under test, at `~/projects/airlock`, on the branch `main`.
     pub fn project_clone(&self) -> Repo<'_> {
         let from = crate::program::checkout();
         let repo = Repo::at(self, self.projects().join("airlock"));
@@ -188,28 +187,13 @@ impl Sandbox {
         // The checkout may belong to another user than the one who runs the tests.
         text.push_str(&format!("[safe]\n\tdirectory = {0}\n\tdirectory = {0}/.git\n", from.display()));
         std::fs::write(&config, text).expect("the home can be written");
-        let source = Repo::at(self, &from);
-        if source.git_command(["rev-parse", "--verify", "-q", "HEAD"]).output().expect("git is installed").status.success() {
-            let mut clone = self.command("git");
-            clone.args(["clone", "-q", "--no-hardlinks"]).arg(&from).arg(&repo.path);
-            let out = clone.output().expect("git is installed");
-            assert!(out.status.success(), "{clone:?}: {}", String::from_utf8_lossy(&out.stderr));
-            if repo.git(["branch", "--show-current"]) != "main" {
-                repo.git(["checkout", "-q", "-B", "main"]);
-            }
-            return repo;
+        let mut clone = self.command("git");
+        clone.args(["clone", "-q", "--no-hardlinks"]).arg(&from).arg(&repo.path);
+        let out = clone.output().expect("git is installed");
+        assert!(out.status.success(), "the tests run in a git checkout: {clone:?}: {}", String::from_utf8_lossy(&out.stderr));
+        if repo.git(["branch", "--show-current"]) != "main" {
+            repo.git(["checkout", "-q", "-B", "main"]);
         }
-        self.empty_repo_at(&repo.path, &[]);
-        let listed = source.git_command(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).output();
-        let listed = listed.expect("git is installed").stdout;
-        for name in listed.split(|b| *b == 0).filter(|n| !n.is_empty()) {
-            let name = Path::new(OsStr::from_bytes(name));
-            // A file may go while it is copied: other programs work in a checkout too.
-            if let Ok(bytes) = std::fs::read(from.join(name)) {
-                repo.write(name, bytes);
-            }
-        }
-        repo.commit("the project");
         repo
     }
 }

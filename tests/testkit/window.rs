@@ -21,13 +21,16 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 pub struct Display {
     server: Child,
     name: String,
+    memory: tempfile::TempDir,
 }
 
 impl Display {
     /// Starts an X server that picks a free display number itself.
     pub fn start() -> Self {
+        let memory = tempfile::tempdir().expect("a temporary directory");
         let mut server = std::process::Command::new("Xvfb")
-            .args(["-displayfd", "1", "-screen", "0", "1400x900x24", "-nolisten", "tcp"])
+            .args(["-displayfd", "1", "-screen", "0", "1440x900x24", "-nolisten", "tcp", "-fbdir"])
+            .arg(memory.path())
             .process_group(0)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -36,7 +39,7 @@ impl Display {
         let mut line = String::new();
         let out = server.stdout.take().expect("stdout is a pipe");
         BufReader::new(out).read_line(&mut line).expect("Xvfb tells its display");
-        Self { name: format!(":{}", line.trim()), server }
+        Self { name: format!(":{}", line.trim()), server, memory }
     }
 
     /// `DISPLAY`.
@@ -54,6 +57,7 @@ impl Drop for Display {
 
 /// The open window with its driver. Dropping it ends both.
 pub struct Window {
+    screen: PathBuf,
     runtime: tokio::runtime::Runtime,
     client: Client,
     driver: Child,
@@ -99,7 +103,7 @@ impl Window {
         let client = client.unwrap_or_else(|e| panic!("the window does not open for WebDriver: {e}"));
         let app = person.processes("airlock-window").into_iter().find(|p| !before.contains(p));
         let app = app.expect("the window has a process");
-        Self { runtime, client, driver, app }
+        Self { screen: display.memory.path().join("Xvfb_screen0"), runtime, client, driver, app }
     }
 
     /// Process id of the window.
@@ -177,7 +181,8 @@ impl Window {
         let field = self.find(css);
         let done = self.runtime.block_on(async {
             field.clear().await?;
-            field.send_keys(text).await
+            // The driver refuses to type nothing.
+            if text.is_empty() { Ok(()) } else { field.send_keys(text).await }
         });
         done.unwrap_or_else(|e| panic!("{css} takes no text: {e}\n{}", self.seen()));
     }
@@ -221,8 +226,7 @@ impl Window {
     /// A picture of the window as `target/shots/NAME.png`.
     pub fn shot(&self, name: &str) -> PathBuf {
         let path = kept_dir("shots").join(format!("{name}.png"));
-        let png = self.runtime.block_on(self.client.screenshot()).expect("the window can be drawn");
-        std::fs::write(&path, png).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        crate::framebuffer::save(&self.screen, &path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         path
     }
 

@@ -49,21 +49,25 @@ fn a_full_screen_program_works() {
     repo.write("long.txt", lines);
     repo.commit("a long file");
     let window = Window::open(&person, &display);
+    window.click(&at("theme-light"));
     add_repository(&window, &repo.path);
-    let command = "stty size; printf '\\033[38;5;196mpalette\\033[0m \\033[38;2;18;52;86mtrue\\033[0m\\n'; read x; less long.txt; echo after; read y";
+    let command = "printf '\\033[38;5;18mpalette\\033[0m \\033[38;2;18;52;86mtrue\\033[0m\\n'; \
+                   read x; stty size; read x; less long.txt; echo after; read x";
     new_task(&window, &NewTask { title: "Screen", command, ..NewTask::default() });
     until_terminal_text(&window, "palette true");
     let size = window.text(&at("terminal-size"));
     let (cols, rows) = size.split_once(" × ").unwrap();
-    let first = terminal(&window).lines().next().unwrap_or_default().to_owned();
-    assert_eq!(first, format!("{rows} {cols}"), "the command's terminal has the size that is drawn");
+    type_in_terminal(&window, "\u{E007}");
+    // The command's terminal has the size that is drawn.
+    until_terminal_text(&window, &format!("\n{rows} {cols}"));
     let colour = |word: &str| {
         window.script(
             "const s = [...document.querySelectorAll('.xterm-rows span')].find(s => s.textContent.includes(arguments[0])); return s && getComputedStyle(s).color",
             vec![word.into()],
         )
     };
-    assert_eq!(colour("palette"), "rgb(255, 0, 0)", "the 256 colours are drawn");
+    // Dark colours on a light ground: on others the terminal raises the contrast.
+    assert_eq!(colour("palette"), "rgb(0, 0, 135)", "the 256 colours are drawn");
     assert_eq!(colour("true"), "rgb(18, 52, 86)", "true colours are drawn");
     type_in_terminal(&window, "\u{E007}");
     until_terminal_text(&window, "line number 1");

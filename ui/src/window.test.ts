@@ -3,7 +3,7 @@ import { flushSync, mount, tick, unmount } from "svelte";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import App from "./App.svelte";
 import VirtualList from "./components/VirtualList.svelte";
-import { INERT_OSC, makeInert } from "./features/terminal/xterm";
+import { fromPipes, INERT_OSC, makeInert } from "./features/terminal/xterm";
 import { fakeClient, HOSTILE, type Fake } from "./ipc/fake";
 import { createRawSnippet } from "svelte";
 import { Terminal } from "@xterm/xterm";
@@ -167,6 +167,14 @@ describe("New task", () => {
     expect($("#new-task-dialog")).toBeNull();
     expect(document.activeElement).toBe(test("new-task"));
   });
+  it("starts from the repository of the task on screen", async () => {
+    await open();
+    all("[data-test=task]").find((t) => t.textContent?.includes("billing"))!.click();
+    await settle();
+    await click("new-task");
+    await click("nt-start");
+    expect(called("create")[0]?.[1]).toMatchObject({ repo: "bbbbbbbb" });
+  });
   it("shows a refusal as words with the dialog still open", async () => {
     await open();
     await click("new-task");
@@ -219,6 +227,20 @@ describe("Activity", () => {
     await accessible();
     await press("Escape");
     expect(test("event-detail")).toBeNull();
+  });
+  it("shows the first event of a task that had none", async () => {
+    await open();
+    const empty = { caughtUp: true, events: [] };
+    client.events = (_task, _from, batch) => {
+      batch(empty);
+      const late = setTimeout(() => batch({ caughtUp: true, events: [{ seq: 1, time: 1, run: "r", count: 1, process: null, what: { kind: "lifecycle", phase: "started", detail: "sh" } }] }), 5);
+      return () => clearTimeout(late);
+    };
+    await click("tab-activity");
+    expect(test("events-empty")).not.toBeNull();
+    await vi.waitFor(() => expect(all("[data-test=event]")).toHaveLength(1));
+    expect(test("events-empty")).toBeNull();
+    expect(test("feed-state")?.textContent).toContain("1 event ·");
   });
   it("stops following when an older event is chosen, counts what came since, and catches up", async () => {
     await open();
@@ -316,6 +338,10 @@ describe("Terminal", () => {
       await settle();
     }
     expect(called("terminal")).toHaveLength(1);
+  });
+  it("knows output of pipes by its first line end", () => {
+    const of = (text: string) => fromPipes(new TextEncoder().encode(text));
+    expect([of("one\ntwo"), of("one\r\ntwo"), of("\x1b[2J\n"), of("no end")]).toEqual([true, false, false, null]);
   });
   it("lets no sequence act: title, clipboard, links, colours, window", async () => {
     const t = new Terminal();

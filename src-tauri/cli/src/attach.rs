@@ -75,7 +75,8 @@ pub(crate) fn attach(engine: &Engine, task: &TaskId, signals: SignalFd, stdio: S
     };
     run.send(&Request::Output { replay: u64::MAX })?;
     let raw = matches!(stdio, Stdio::Terminal { .. }).then(Raw::enter);
-    carry_signals(run.sender(), signals);
+    // A connection of its own: the other waits while the command does not read.
+    carry_signals(engine.attach(task).map_or_else(|_| run.sender(), |own| own.sender()), signals);
     carry_input(run.sender());
     let outcome = carry_output(&mut run, show);
     drop(raw);
@@ -149,6 +150,9 @@ fn carry_output(run: &mut Attached, show: Show) -> Result<Outcome, Error> {
             Incoming::Out(_) | Incoming::Err(_) => {}
             Incoming::Reply(Reply::Ended { outcome }) => return Ok(outcome),
             Incoming::Reply(Reply::Error { message }) => crate::out::talk(&crate::text::safe(&message)),
+            Incoming::Reply(Reply::Missed { bytes }) => {
+                crate::out::talk(&format!("{bytes} bytes of output came faster than they were read and went by `limits.output`"));
+            }
             Incoming::Reply(
                 Reply::Welcome { .. } | Reply::Status { .. } | Reply::Event { .. } | Reply::Frozen { .. } | Reply::Thawed,
             ) => {}

@@ -45,6 +45,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 1024, names: 16_384, lookups: 500, refusals: 200, resolving: 256, connect: Duration::from_secs(10) }
+        Self { connections: 1024, names: 16_384, lookups: 500, refusals: 200, resolving: 64, connect: Duration::from_secs(10) }
     }
 }

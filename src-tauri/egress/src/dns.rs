@@ -58,7 +58,7 @@ fn question(gate: &Gate, query: &Query) -> (ResponseCode, Option<RData>) {
         Err(why) => {
             if !(name.is_root() && why == BadHost::Empty) {
                 let shown: Vec<u8> = name.iter().collect::<Vec<_>>().join(&b'.');
-                gate.malformed(RawPath(shown).to_string(), why.to_string());
+                gate.malformed(RawPath(shown).to_string(), why.to_string(), kind);
             }
             return NO_SUCH_NAME;
         }
@@ -71,9 +71,9 @@ fn question(gate: &Gate, query: &Query) -> (ResponseCode, Option<RData>) {
         };
     }
     if !address {
-        return if gate.knows(&host) { NOTHING } else { NO_SUCH_NAME };
+        return if gate.knows(&host, kind) { NOTHING } else { NO_SUCH_NAME };
     }
-    match gate.lookup(&host) {
+    match gate.lookup(&host, kind) {
         Lookup::Refused => NO_SUCH_NAME,
         Lookup::Full => (ResponseCode::ServFail, None),
         Lookup::Given(v4, _) if kind == RecordType::A => (ResponseCode::NoError, Some(RData::A(v4.into()))),

@@ -114,7 +114,7 @@ pub(crate) struct Door {
     arbiter: Arc<dyn Arbiter>,
     limits: Limits,
     connections: Arc<Semaphore>,
-    resolving: Semaphore,
+    resolving: Arc<Semaphore>,
     lookups: Rate,
     refusals: Rate,
 }
@@ -125,7 +125,7 @@ impl Door {
             gate: Arc::new(Gate::new(policy, limits.names, Recorder::new(Arc::clone(&arbiter)))),
             arbiter,
             connections: Arc::new(Semaphore::new(limits.connections)),
-            resolving: Semaphore::new(limits.resolving),
+            resolving: Arc::new(Semaphore::new(limits.resolving)),
             lookups: Rate::per_second(limits.lookups),
             refusals: Rate::per_second(limits.refusals),
             limits,

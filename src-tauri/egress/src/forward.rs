@@ -39,7 +39,7 @@ pub(crate) enum Failed {
 pub(crate) async fn dial(
     target: &Target,
     pinned: Option<SocketAddr>,
-    resolving: &Semaphore,
+    resolving: &Arc<Semaphore>,
     within: Duration,
 ) -> Result<TcpStream, Failed> {
     let work = async {
@@ -59,17 +59,25 @@ pub(crate) async fn dial(
     tokio::time::timeout(within, work).await.unwrap_or(Err(Failed::Late(within)))
 }
 
-async fn resolve(target: &Target, resolving: &Semaphore) -> Result<Vec<SocketAddr>, Failed> {
+async fn resolve(target: &Target, resolving: &Arc<Semaphore>) -> Result<Vec<SocketAddr>, Failed> {
     let host = match &target.to {
         Destination::Address(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
         Destination::Name(h) => h,
     };
     let closed = || Failed::Closed("the way out is closing".into());
-    let _permit = resolving.acquire().await.map_err(|_| closed())?;
+    let permit = Arc::clone(resolving).acquire_owned().await.map_err(|_| closed())?;
     // The final dot keeps the host's search domains out: the name that was judged is the name that is resolved.
-    match tokio::net::lookup_host((format!("{host}."), target.port)).await {
-        Ok(found) => Ok(found.collect()),
-        Err(e) => Err(Failed::Unknown(host.to_string(), e)),
+    let asked = (format!("{host}."), target.port);
+    let answer = tokio::task::spawn_blocking(move || {
+        // The system's resolver can't be called off: its place is taken until it answers, however long ago the caller gave up.
+        let found = std::net::ToSocketAddrs::to_socket_addrs(&asked).map(Iterator::collect);
+        drop(permit);
+        found
+    });
+    match answer.await {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(e)) => Err(Failed::Unknown(host.to_string(), e)),
+        Err(_) => Err(closed()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::names::{Meaning, Names};
 use crate::record::Recorder;
+use hickory_proto::rr::RecordType;
 use model::decision::{Decision, Ruling};
 use model::event::{NetOp, Process, Verdict, What};
 use policy::{Answer, Destination, Host, Policy, Request, Target};
@@ -32,16 +33,16 @@ impl Gate {
     }
 
     /// Judges a name and tells it.
-    pub(crate) fn lookup(&self, host: &Host) -> Lookup {
+    pub(crate) fn lookup(&self, host: &Host, kind: RecordType) -> Lookup {
         let ruling = unanswered(policy::decide(&self.policy, &Request::Lookup(host.clone())));
         if ruling.decision != Decision::Allow {
-            self.tell_lookup(host.to_string(), Verdict::Denied, &ruling);
+            self.tell_lookup(host.to_string(), kind, Verdict::Denied, &ruling);
             return Lookup::Refused;
         }
         let given = self.names.lock().unwrap_or_else(PoisonError::into_inner).give(host);
         match given {
             Some((v4, v6)) => {
-                self.tell_lookup(host.to_string(), Verdict::Allowed, &ruling);
+                self.tell_lookup(host.to_string(), kind, Verdict::Allowed, &ruling);
                 Lookup::Given(v4, v6)
             }
             None => {
@@ -52,23 +53,23 @@ impl Gate {
     }
 
     /// Judges a name that is asked for something else than its addresses: whether it exists for the jail.
-    pub(crate) fn knows(&self, host: &Host) -> bool {
+    pub(crate) fn knows(&self, host: &Host, kind: RecordType) -> bool {
         let ruling = unanswered(policy::decide(&self.policy, &Request::Lookup(host.clone())));
         let allowed = ruling.decision == Decision::Allow;
-        self.tell_lookup(host.to_string(), if allowed { Verdict::Allowed } else { Verdict::Denied }, &ruling);
+        self.tell_lookup(host.to_string(), kind, if allowed { Verdict::Allowed } else { Verdict::Denied }, &ruling);
         allowed
     }
 
     /// Tells a name that can't be one. `shown` holds no character that hides.
-    pub(crate) fn malformed(&self, shown: String, why: String) {
+    pub(crate) fn malformed(&self, shown: String, why: String, kind: RecordType) {
         let ruling = Ruling { decision: Decision::Deny, rule: "name check".into(), source: "airlock".into(), reason: why };
-        self.tell_lookup(shown, Verdict::Denied, &ruling);
+        self.tell_lookup(shown, kind, Verdict::Denied, &ruling);
     }
 
-    fn tell_lookup(&self, host: String, verdict: Verdict, ruling: &Ruling) {
+    fn tell_lookup(&self, host: String, kind: RecordType, verdict: Verdict, ruling: &Ruling) {
         let (rule, reason) = (ruling.rule.clone(), ruling.reason.clone());
         let what = What::Network { op: NetOp::Lookup, host, address: None, port: 0, verdict, rule, reason, sent: 0, received: 0 };
-        self.recorder.tell(what, None);
+        self.recorder.lookup(what, kind);
     }
 
     /// The name that an address inside the jail was given to.

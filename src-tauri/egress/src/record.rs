@@ -1,14 +1,19 @@
-//! Tells the owner what happened: the first of its kind at once, repeats within a second as one with their number.
+//! Tells the owner what happened: the first of its kind at once, repeats within a second as one with their number. A program
+//! that looks a name up asks for several kinds of record at once: that is one lookup.
 
 use crate::arbiter::{Arbiter, Fact};
+use hickory_proto::rr::RecordType;
 use model::event::{NetOp, Process, Verdict, What};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// Kinds that are remembered for a second; beyond it every fact is told by itself.
 const REMEMBERED: usize = 4096;
+
+/// Questions for different records of a name within this time are one lookup.
+const LOOKUP: Duration = Duration::from_millis(400);
 
 #[derive(PartialEq, Eq, Hash)]
 struct Kind {
@@ -18,10 +23,18 @@ struct Kind {
     pid: u32,
 }
 
+/// A fact that was told, and what came after it.
+struct Repeated {
+    fact: Fact,
+    more: u64,
+    /// The last lookup: when it began, and which records it asked for so far.
+    lookup: Option<(Instant, Vec<RecordType>)>,
+}
+
 /// The way to the owner's log.
 pub(crate) struct Recorder {
     arbiter: Arc<dyn Arbiter>,
-    recent: Mutex<HashMap<Kind, (Fact, u64)>>,
+    recent: Mutex<HashMap<Kind, Repeated>>,
     fresh: Notify,
 }
 
@@ -32,16 +45,34 @@ impl Recorder {
 
     /// Tells a fact. A connection that was opened or ended is always told by itself.
     pub(crate) fn tell(&self, what: What, process: Option<Process>) {
+        self.take(what, process, None);
+    }
+
+    /// Tells that a name was asked for.
+    pub(crate) fn lookup(&self, what: What, record: RecordType) {
+        self.take(what, None, Some(record));
+    }
+
+    fn take(&self, what: What, process: Option<Process>, record: Option<RecordType>) {
         let fact = Fact { what, process, count: 1 };
         let Some(kind) = kind(&fact) else { return self.arbiter.record(fact) };
         {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, more)) = recent.get_mut(&kind) {
-                *more += 1;
+            let lookup = record.map(|record| (Instant::now(), vec![record]));
+            if let Some(known) = recent.get_mut(&kind) {
+                match (&mut known.lookup, lookup) {
+                    (Some((began, asked)), Some((now, record))) if now - *began < LOOKUP && !asked.contains(&record[0]) => {
+                        asked.extend(record);
+                    }
+                    (_, lookup) => {
+                        known.more += 1;
+                        known.lookup = lookup;
+                    }
+                }
                 return;
             }
             if recent.len() < REMEMBERED {
-                recent.insert(kind, (fact.clone(), 0));
+                recent.insert(kind, Repeated { fact: fact.clone(), more: 0, lookup });
             }
         }
         self.fresh.notify_one();
@@ -63,7 +94,7 @@ impl Recorder {
 
     fn flush(&self) {
         let recent = std::mem::take(&mut *self.recent.lock().unwrap_or_else(PoisonError::into_inner));
-        for (fact, more) in recent.into_values().filter(|(_, more)| *more > 0) {
+        for Repeated { fact, more, .. } in recent.into_values().filter(|known| known.more > 0) {
             self.arbiter.record(Fact { count: more, ..fact });
         }
     }
@@ -103,6 +134,34 @@ mod tests {
         fn record(&self, fact: Fact) {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fact);
         }
+    }
+
+    #[test]
+    fn a_lookup_of_both_families_is_one() {
+        let log = Arc::new(Log(Mutex::default()));
+        let recorder = Recorder::new(log.clone());
+        let what = |host: &str| What::Network {
+            op: NetOp::Lookup,
+            host: host.into(),
+            address: None,
+            port: 0,
+            verdict: Verdict::Denied,
+            rule: String::new(),
+            reason: String::new(),
+            sent: 0,
+            received: 0,
+        };
+        recorder.lookup(what("a.test"), RecordType::A);
+        recorder.lookup(what("a.test"), RecordType::AAAA);
+        recorder.lookup(what("b.test"), RecordType::AAAA);
+        let counts = || log.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|f| f.count).collect::<Vec<_>>();
+        recorder.flush();
+        assert_eq!(counts(), [1, 1], "each name is one row");
+        for record in [RecordType::A, RecordType::AAAA, RecordType::A, RecordType::AAAA, RecordType::AAAA] {
+            recorder.lookup(what("c.test"), record);
+        }
+        drop(recorder);
+        assert_eq!(counts(), [1, 1, 1, 2], "asking for the same again is another lookup, and counted");
     }
 
     #[test]

@@ -34,8 +34,12 @@ pub struct Attached {
 #[derive(Clone)]
 pub struct Sender(Arc<Mutex<UnixStream>>);
 
+/// Somebody listens or listened: whatever goes wrong then does not mean that nothing runs.
 fn gone(e: impl std::fmt::Display) -> Error {
-    Error::new(Code::NotFound, format!("the run's warden does not answer ({e}): the run has ended; look at its task"))
+    Error::new(
+        Code::Machine,
+        format!("the run's warden does not answer ({e}): try again; `airlock task stop` ends the run in any case"),
+    )
 }
 
 impl Sender {

@@ -1,13 +1,14 @@
 //! Candidate: the workspace frozen as a tree, and what changed in it.
 
-use crate::Engine;
 use crate::error::{Code, Error, io};
+use crate::{Attached, Engine};
 use model::diff::{Candidate, ChangedFile, FileDiff};
 use model::id::{TaskId, TreeId};
 use model::path::RawPath;
 use model::protocol::{Reply, Request};
 use model::task::Task;
 use serde::Serialize;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// A candidate with its changes.
@@ -20,7 +21,28 @@ pub struct Look {
     pub files: Vec<ChangedFile>,
 }
 
+/// How long stopping every process may take.
+const FREEZE: Duration = Duration::from_secs(30);
+
+/// Between a run's lock and its socket, at its start and at its end.
+const SETTLES: Duration = Duration::from_secs(15);
+
 impl Engine {
+    /// Who has the task's files: the run's lock where nothing runs, or a connection to the warden that holds it.
+    fn owner(&self, id: &TaskId) -> Result<(Option<OwnedFd>, Option<Attached>), Error> {
+        let start = std::time::Instant::now();
+        loop {
+            if let Some(held) = self.lock_task(id)? {
+                return Ok((Some(held), None));
+            }
+            match self.attach(id) {
+                Ok(warden) => return Ok((None, Some(warden))),
+                Err(e) if e.code == Code::NotFound && start.elapsed() < SETTLES => std::thread::sleep(Duration::from_millis(50)),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
     pub(crate) fn git(&self, task: &Task) -> worktree::TaskGit {
         worktree::TaskGit {
             layout: self.host.layout.clone(),
@@ -42,22 +64,22 @@ impl Engine {
         )
         .map_err(|e| io("opening the lock", &path)(e.into()))?;
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).map_err(|e| io("locking", &path)(e.into()))?;
-        let mut warden = match self.attach(id) {
-            Ok(w) => Some(w),
-            Err(e) if e.code == Code::NotFound => None,
-            Err(e) => return Err(e),
-        };
+        let (held, mut warden) = self.owner(id)?;
         let still = match &mut warden {
-            None => true,
+            // The run's lock is here: nothing runs, and nothing can start while it is held.
+            None => held.is_some(),
             Some(warden) => {
                 warden.send(&Request::Freeze)?;
-                warden.wait_for(Duration::from_secs(20), |reply| match reply {
+                warden.wait_for(FREEZE, |reply| match reply {
                     Reply::Frozen { complete } => Some(*complete),
-                    // The run ended meanwhile: nothing writes any more.
+                    // The run ended meanwhile: its jail is gone, nothing writes any more.
                     Reply::Ended { .. } => Some(true),
-                    Reply::Welcome { .. } | Reply::Status { .. } | Reply::Event { .. } | Reply::Thawed | Reply::Error { .. } => {
-                        None
-                    }
+                    Reply::Welcome { .. }
+                    | Reply::Status { .. }
+                    | Reply::Event { .. }
+                    | Reply::Missed { .. }
+                    | Reply::Thawed
+                    | Reply::Error { .. } => None,
                 })?
             }
         };
@@ -68,6 +90,7 @@ impl Engine {
         let candidate = worktree::candidate(&self.git(&task), &keeper, still)?;
         // Closing the connection thaws.
         drop(warden);
+        drop(held);
         self.db.set_candidate(sys::clock::unix_millis(), id, &candidate)?;
         Ok(candidate)
     }

@@ -1,7 +1,7 @@
 //! Discard: a task's files go, its record stays.
 
-use crate::Engine;
 use crate::error::{Code, Error};
+use crate::{Engine, ballast};
 use model::id::TaskId;
 use model::task::{Step, Task, TaskState};
 
@@ -16,8 +16,19 @@ impl Engine {
             return Err(Error::new(Code::Conflict, format!("task {id} is running: stop it first (`airlock task stop {id}`)")));
         };
         // The step first: a crash in between leaves files that no task names, which the next start removes.
-        self.db.step(sys::clock::unix_millis(), id, Step::Discarded, None, None)??;
-        self.remove_files(&task)?;
+        let step = || self.db.step(sys::clock::unix_millis(), id, Step::Discarded, None, None);
+        match step() {
+            Ok(done) => {
+                done?;
+                self.remove_files(&task)?;
+            }
+            // A full disk takes no step: room first, then the step, which a crash in between leaves to the person.
+            Err(_) => {
+                ballast::drop_it(&self.host.layout);
+                self.remove_files(&task)?;
+                step()??;
+            }
+        }
         drop(held);
         Ok(())
     }

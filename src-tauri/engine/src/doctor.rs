@@ -105,7 +105,7 @@ impl Engine {
                 tools: false,
                 accept: Vec::new(),
             };
-            let plan = supervise::compose::agent(&spec, &grants);
+            let plan = supervise::compose::agent(&spec, &grants).map_err(|e| Error::new(Code::Promise, e.to_string()))?;
             let jail =
                 supervise::spawn(&plan, &self.host.programs.jail, None).map_err(|e| Error::new(Code::Promise, e.to_string()))?;
             let mut report = jail.report.clone();

@@ -4,6 +4,7 @@
 
 mod apply;
 mod attach;
+mod ballast;
 mod candidate;
 mod create;
 mod demo;
@@ -45,9 +46,12 @@ impl Engine {
     /// Opens the person's data and finishes or undoes what a crash left half-way.
     pub fn open(host: Host) -> Result<Self, Error> {
         host.make_directories()?;
-        let db = Database::open(&host.layout.database())?;
+        let db = ballast::open(&host.layout)?;
         let engine = Self { host, db };
-        engine.recover()?;
+        // A full disk must not keep a person from looking, stopping and discarding.
+        if let Err(e) = engine.recover() {
+            tracing::warn!(error = %e, "what was cut off could not be mended now");
+        }
         Ok(engine)
     }
 

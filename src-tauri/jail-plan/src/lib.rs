@@ -105,10 +105,12 @@ pub enum Step {
         /// What is seen instead.
         contents: Raw,
     },
-    /// An empty, unreadable directory or file over what is there already; nothing where nothing is.
+    /// An empty, unreadable directory or file over what is there already.
     Mask {
         /// What is hidden.
         target: Raw,
+        /// Whether a missing target refuses the start, since the jail may have moved what was there; else nothing is done.
+        must_exist: bool,
     },
     /// A symlink on the skeleton.
     Symlink {
@@ -284,7 +286,7 @@ impl Step {
             Self::Dir { target, .. }
             | Self::File { target, .. }
             | Self::Cover { target, .. }
-            | Self::Mask { target }
+            | Self::Mask { target, .. }
             | Self::Symlink { target, .. }
             | Self::Bind { target, .. }
             | Self::Tmpfs { target, .. }

@@ -35,9 +35,8 @@ pub enum Guarantee {
     Events,
 }
 
-/// All guarantees, in the order of a report.
 impl Guarantee {
-    /// Every one.
+    /// Every one, in the order of a report.
     pub const ALL: [Self; 13] = [
         Self::Writes,
         Self::Reads,

@@ -33,7 +33,8 @@ pub(crate) fn read(link: &Link) -> Step<Fresh> {
             Some(streams(link).or_refuse(Stage::Start, UNEXPECTED, || "taking the command's standard streams".into())?)
         }
     };
-    // Memory is not limited yet: should the machine run out of it, the jail goes first. Raising it asks for no right.
+    // Memory is not limited yet: should the machine run out of it, the jail asks to go first. Raising it asks for no right.
+    // What root raises can't be lowered inside; what an ordinary user raises can.
     drop(std::fs::write("/proc/self/oom_score_adj", "500"));
     let prepared = idmap::prepare(&plan)?;
     Ok(Fresh { context: Context { plan, report: Report::default(), handed: Vec::new(), streams }, prepared })

@@ -23,7 +23,7 @@ pub(crate) fn set(limits: &Limits, report: &mut Report) -> Step<()> {
     report.set(Guarantee::Processes, processes_status(&rustix::system::uname().release().to_string_lossy()));
     report.set(
         Guarantee::Memory,
-        Status::absent("memory is not limited; the jail is the first to go when the machine runs out of it"),
+        Status::absent("memory is not limited; the jail asks to be the first to go when the machine runs out of it"),
     );
     report.set(Guarantee::Cpu, Status::absent("processor time is not limited"));
     report.set(

@@ -58,7 +58,7 @@ impl Namespaced {
                     let over = place.existing_file(target)?;
                     attach(&cover(&place, &mut covers, contents, 0o444)?, &over, target)?;
                 }
-                PlanStep::Mask { target } => mask(&place, &mut covers, target)?,
+                PlanStep::Mask { target, must_exist } => mask(&place, &mut covers, target, *must_exist)?,
                 PlanStep::Bind { source, target, access, recursive, optional, .. } => {
                     let mount = match prepared.take(index) {
                         Some(Bound::Missing) => continue,
@@ -198,11 +198,25 @@ fn cover(place: &Place, count: &mut u32, contents: &Raw, mode: u32) -> Step<Owne
         .or_refuse(Stage::Mounts, UNEXPECTED, || format!("taking a mount of `{path}`"))
 }
 
-fn mask(place: &Place, covers: &mut u32, target: &Raw) -> Step<()> {
-    let Some(hidden) = place.look(target)? else { return Ok(()) };
+fn mask(place: &Place, covers: &mut u32, target: &Raw, must_exist: bool) -> Step<()> {
+    let Some(hidden) = place.look(target)? else {
+        return if must_exist { Err(moved(target)) } else { Ok(()) };
+    };
     let over =
         if kind(&hidden)? == FileType::Directory { unreadable_directory()? } else { cover(place, covers, &Raw::default(), 0)? };
     attach(&over, &hidden, target)
+}
+
+fn moved(target: &Raw) -> Refusal {
+    Refusal {
+        step: Stage::Mounts,
+        kind: Kind::Workspace,
+        reason: format!(
+            "`{target}` is to be hidden and lies in a place that a jail may write, but is not there: what was there may now be \
+             in sight under another name"
+        ),
+        hint: "look for it; put it back, or make an empty file or directory of that name, or take it out of `files.hide`".into(),
+    }
 }
 
 pub(crate) fn unreadable_directory() -> Step<OwnedFd> {

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use sys::mount::{Attributes, Reach};
 
 /// Settings of the machine: readable, never writable.
-const READ_ONLY: [&str; 6] = ["bus", "fs", "irq", "sys", "sysrq-trigger", "mtrr"];
+const READ_ONLY: [&str; 7] = ["bus", "fs", "irq", "pressure", "sys", "sysrq-trigger", "mtrr"];
 /// Memory, symbols, keys, log and devices of the machine: not even readable.
 const CLOSED: [&str; 12] = [
     "acpi",
@@ -96,7 +96,8 @@ pub(crate) fn dev(place: &Place, target: &Raw) -> Step<()> {
 
 /// Terminals that no other mount of devpts knows.
 pub(crate) fn devpts(place: &Place, target: &Raw) -> Step<()> {
-    let options = [("ptmxmode", "0666".to_owned()), ("mode", "620".to_owned())];
+    // All terminals of the machine count against one number (kernel.pty.max, 4096 where nobody changed it).
+    let options = [("ptmxmode", "0666".to_owned()), ("mode", "620".to_owned()), ("max", "256".to_owned())];
     let mount =
         file_system("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOEXEC)
             .or_refuse(Stage::Mounts, UNEXPECTED, || "making terminals of its own".into())?;

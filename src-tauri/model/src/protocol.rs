@@ -94,6 +94,11 @@ pub enum Reply {
         /// It.
         event: Box<Event>,
     },
+    /// Output came faster than this client read, and its older part went by the limit.
+    Missed {
+        /// Bytes that are not sent.
+        bytes: u64,
+    },
     /// Everything is stopped; the workspace does not change until the thaw.
     Frozen {
         /// False when it could not be confirmed twice.

@@ -49,7 +49,10 @@ pub fn show(policy: &Policy) -> Vec<String> {
     let list = |items: Vec<String>| if items.is_empty() { "nothing".to_owned() } else { items.join(", ") };
     out.push(format!("Can also read: {}.", list(f.read.iter().map(ToString::to_string).collect())));
     out.push(format!("Can also WRITE: {}.", list(f.write.iter().map(ToString::to_string).collect())));
-    out.push(format!("Refused and told when touched: {}.", list(f.hide.iter().map(|h| h.path.to_string()).collect())));
+    out.push(format!(
+        "Not there: your home and all in it but the tools; named: {}. A touch of ~/.ssh is told; of the others not yet.",
+        list(f.hide.iter().map(|h| h.path.to_string()).collect())
+    ));
     out.push(format!("Environment passed in: {}.", list(policy.env.pass.clone())));
     for (k, v) in &policy.env.set {
         out.push(format!("Environment set: {k}={}", plain(v)));

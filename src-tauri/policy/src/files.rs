@@ -38,6 +38,16 @@ pub(crate) fn files(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -
             notes.problem(&t.span, format!("{p} is shown although `files.hide` hides {}", h.path), "keep one of them");
         }
     }
+    let narrower = out.hide.iter().map(|h| ("files.hide", &h.path)).chain(out.read.iter().map(|r| ("files.read", r)));
+    for (key, p) in narrower {
+        if let Some(w) = out.write.iter().find(|w| p.movable_in(w)) {
+            notes.problem(
+                &t.span,
+                format!("{p} is in `{key}` and lies deeper in {w}, which `files.write` names: a run could move what is above it"),
+                "only what lies directly in a writable place can be kept from it",
+            );
+        }
+    }
     t.end(notes);
     out
 }
@@ -85,6 +95,10 @@ fn hide(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<Hidden> {
                 Err(why) => notes.problem(&span, format!("{} can't be hidden: {why}", quote(&value)), "as in \"~/.ssh\""),
                 Ok(path) if path == HostPath::parse("~").unwrap_or_else(|_| path.clone()) || path.to_string() == "/" => {
                     notes.problem(&span, format!("{path} can't be hidden"), "the jail has its own; name a place inside");
+                }
+                Ok(path) if path.system().is_some() => {
+                    let why = path.system().unwrap_or_default();
+                    notes.problem(&span, format!("{path} can't be hidden: {why}"), "name a place that holds something of yours");
                 }
                 Ok(path) if out.iter().any(|o| o.path == path) => notes.problem(&span, format!("{path} is hidden twice"), ""),
                 Ok(path) => out.push(Hidden { path, on_touch }),

@@ -117,6 +117,32 @@ impl HostPath {
         }
     }
 
+    /// Why the place can't be hidden: it is the jail's own, or nothing runs without it.
+    pub(crate) fn system(&self) -> Option<&'static str> {
+        if self.home {
+            return None;
+        }
+        match self.parts.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["proc" | "sys" | "dev" | "run", ..] | ["tmp"] | ["var", "tmp"] => {
+                Some("the jail has its own there, and nothing of the machine's is in it")
+            }
+            ["usr" | "etc" | "nix" | "gnu"] | ["nix" | "gnu", "store"] => {
+                Some("the system lies there, and no program runs without it")
+            }
+            ["bin" | "sbin" | "lib" | "lib32" | "lib64" | "libx32" | "libo32", ..]
+            | ["usr", "bin" | "sbin" | "lib" | "lib32" | "lib64" | "libx32" | "libexec", ..] => {
+                Some("the system's programs and libraries lie there, which are no secret")
+            }
+            ["home"] | ["var"] | ["var", "home"] => Some("homes lie there, and the jail has its own; name places inside"),
+            _ => None,
+        }
+    }
+
+    /// Whether a jail that may write `place` could move this out of the way: it lies in it, but not directly.
+    pub(crate) fn movable_in(&self, place: &Self) -> bool {
+        self.within(place) && self.parts.len() > place.parts.len() + 1
+    }
+
     /// Why writing may not be allowed here, beyond [`HostPath::closed`]: something outside any jail runs what lies there.
     pub(crate) fn executes(&self) -> Option<&'static str> {
         if let Some(inside) = self.in_home() {

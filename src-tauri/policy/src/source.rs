@@ -56,7 +56,7 @@ pub struct Files {
     pub read: Vec<HostPath>,
     /// More host paths, read-write.
     pub write: Vec<HostPath>,
-    /// Places that are refused and told when touched.
+    /// Places that are not there; a touch of `~/.ssh` is told.
     pub hide: Vec<Hidden>,
 }
 

@@ -45,7 +45,10 @@ pub(crate) async fn events(
     let shared = app.inner().clone();
     app.run::<_, ()>({
         let id = id.clone();
-        move |e| Ok(drop(e.events(&id, from, 1, &[])?))
+        move |e| {
+            e.events(&id, from, 1, &[])?;
+            Ok(())
+        }
     })
     .await?;
     app.views.feed(move |open| {

@@ -141,7 +141,11 @@ pub(crate) async fn launch(app: State<'_, App>, task: String, what: Start) -> An
 /// Ends every process of a task's run.
 #[tauri::command]
 pub(crate) async fn stop(app: State<'_, App>, task: String) -> Answer<()> {
-    app.run(move |e| Ok(drop(e.stop(&TaskId::parse(&task)?)?))).await
+    app.run(move |e| {
+        e.stop(&TaskId::parse(&task)?)?;
+        Ok(())
+    })
+    .await
 }
 
 /// Removes a task's files.

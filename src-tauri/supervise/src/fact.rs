@@ -54,6 +54,15 @@ pub enum Fact {
         /// How many.
         count: u64,
     },
+    /// Files below a quiet place were asked to change; told once a second for each process.
+    Folded {
+        /// Who.
+        process: Option<Arc<Process>>,
+        /// The quiet place.
+        path: RawPath,
+        /// How many.
+        count: u64,
+    },
     /// A call whose arguments could not be read in time; it went ahead unseen.
     Unreadable {
         /// Who.
@@ -112,6 +121,10 @@ impl Fact {
                 let rule = if verdict == Verdict::Denied { "files.write" } else { "" };
                 (process, What::File { op, path, to, verdict, rule: rule.into() }, count)
             }
+            Fact::Folded { process, path, count } => {
+                let rule = String::new();
+                (process, What::File { op: FileOp::Write, path, to: None, verdict: Verdict::Noted, rule }, count)
+            }
             Fact::Unreadable { process, call } => {
                 let detail =
                     format!("the arguments of a {call} could not be read in time; it went ahead and is not told in full");
@@ -140,19 +153,20 @@ impl Fact {
         match self {
             Fact::File { process, op, path, to, .. } => Some((process.as_ref().map(|p| p.pid), *op, path.clone(), to.clone())),
             Fact::Decoy { process, op, path, .. } => Some((process.as_ref().map(|p| p.pid), *op, path.clone(), None)),
+            Fact::Folded { process, path, .. } => Some((process.as_ref().map(|p| p.pid), FileOp::Write, path.clone(), None)),
             _ => None,
         }
     }
 
     pub(crate) fn set_count(&mut self, n: u64) {
-        if let Fact::File { count, .. } | Fact::Decoy { count, .. } = self {
+        if let Fact::File { count, .. } | Fact::Decoy { count, .. } | Fact::Folded { count, .. } = self {
             *count = n;
         }
     }
 
     pub(crate) fn class(&self) -> Option<Class> {
         match self {
-            Fact::File { .. } | Fact::Seen { .. } | Fact::Unreadable { .. } => Some(Class::Files),
+            Fact::File { .. } | Fact::Folded { .. } | Fact::Seen { .. } | Fact::Unreadable { .. } => Some(Class::Files),
             Fact::Exec { .. } | Fact::Exit { .. } => Some(Class::Processes),
             Fact::Connect { .. } | Fact::Bind { .. } => Some(Class::Network),
             Fact::Decoy { .. } => Some(Class::Decoys),

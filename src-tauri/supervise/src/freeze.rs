@@ -3,65 +3,129 @@
 //! Every process of a pid namespace descends from its init (whatever loses its parent gets init for one), so the tree
 //! below init is all of it. Parents are stopped before children and continued after them: a shell that saw its child stop
 //! would take it for job control.
+//!
+//! An error is never taken for an answer: what can't be read is not stopped, and what was stopped is remembered until it
+//! was continued. All of it runs on a table of descriptors of its own, since a shortage of them in this process must not
+//! leave a jail stopped.
 
-use rustix::process::{Pid, Signal};
-use std::collections::HashMap;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A stop takes microseconds; a process that shows nothing for this long waits for something that is stopped itself.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// Host pids of init and all below it, parents first.
+/// A process that was continued and is still seen stopped after this long stopped again by itself, as shells' jobs do.
+const SEEN_RUNNING_LIMIT: Duration = Duration::from_millis(200);
+
+/// A process, told from a later one of the same number by when it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Process {
+    pid: i32,
+    begun: u64,
+}
+
+/// What is known of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Some thread can run.
+    Running,
+    /// None can: stopped, or stopped by a tracer.
+    Stopped,
+    /// None ever will again.
+    Dead,
+    /// There is no such process any more.
+    Gone,
+    /// It could not be looked at.
+    Unknown,
+}
+
+/// A look at `/proc`: init and all below it, parents first.
+struct Tree {
+    processes: Vec<Process>,
+    /// Why some process may be missing.
+    missed: Option<io::Error>,
+}
+
+/// Which processes of a jail were stopped and not yet continued.
+#[derive(Debug, Default)]
+pub(crate) struct Frozen(Mutex<Vec<Process>>);
+
+impl Frozen {
+    /// Stops everything; true when two looks in a row saw every process stopped. One look is not enough: a process that
+    /// was still running may have continued another that had been seen stopped. False leaves them running.
+    pub(crate) fn freeze(&self, init: i32) -> bool {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let remembered = &mut *remembered;
+        apart(move || {
+            for _ in 0..2 {
+                if stop(init, remembered) {
+                    return true;
+                }
+                // A vfork child that was stopped holds its parent in an uninterruptible wait; running undoes that.
+                proceed(init, remembered);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            false
+        })
+    }
+
+    /// Continues everything, children first, and returns when that is done or the jail is gone.
+    pub(crate) fn thaw(&self, init: i32) {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let remembered = &mut *remembered;
+        apart(move || proceed(init, remembered));
+    }
+}
+
+/// Host pids of init and all below it, parents first, as far as they are seen.
 pub(crate) fn tree(init: i32) -> Vec<i32> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-        if let Some(parent) = field(pid, "PPid:").and_then(|v| v.parse().ok()) {
-            children.entry(parent).or_default().push(pid);
+    apart(move || walk(init).processes.into_iter().map(|p| p.pid).collect())
+}
+
+/// Host pid of the command: pid 2 of the jail's own numbering, which init forked first and nobody else can be.
+pub(crate) fn command(init: i32) -> io::Result<Pid> {
+    apart(move || {
+        let Tree { processes, mut missed } = walk(init);
+        for process in processes {
+            match numbers(process.pid) {
+                Ok(numbers) if numbers.last() == Some(&2) => {
+                    return Pid::from_raw(process.pid).ok_or_else(|| io::ErrorKind::NotFound.into());
+                }
+                Err(e) if !is_gone(&e) => missed = Some(e),
+                Ok(_) | Err(_) => {}
+            }
         }
-    }
-    let mut found = if field(init, "PPid:").is_some() { vec![init] } else { Vec::new() };
-    let mut at = 0;
-    while let Some(pid) = found.get(at) {
-        found.extend(children.remove(pid).unwrap_or_default());
-        at += 1;
-    }
-    found
+        Err(missed.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the command has ended")))
+    })
 }
 
-/// Stops everything; true when two looks in a row saw every process stopped. One look is not enough: a process that was
-/// still running may have continued another that had been seen stopped.
-pub(crate) fn freeze(init: i32) -> bool {
-    for _ in 0..2 {
-        if stop(init) {
-            return true;
-        }
-        // A vfork child that was stopped holds its parent in an uninterruptible wait; a second of running undoes that.
-        thaw(init);
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    false
+/// On a table of descriptors of its own; where none can be made, on this one.
+fn apart<T: Send>(mut job: impl FnMut() -> T + Send) -> T {
+    sys::fd::with_own_table(&mut job).unwrap_or_else(|_| job())
 }
 
-/// Continues everything, children first.
-pub(crate) fn thaw(init: i32) {
-    for pid in tree(init).into_iter().rev() {
-        signal(pid, Signal::CONT);
-    }
-}
-
-fn stop(init: i32) -> bool {
+fn stop(init: i32, remembered: &mut Vec<Process>) -> bool {
     let deadline = Instant::now() + STOP_LIMIT;
     let mut looks = 0;
     while Instant::now() < deadline {
-        let processes = tree(init);
+        let tree = walk(init);
         // Where not even init is seen (a /proc that hides others' processes), nothing can be said of the rest.
-        let mut all = processes.first() == Some(&init);
-        for pid in processes {
-            if !stopped(pid) {
-                all = false;
-                signal(pid, Signal::STOP);
+        let mut all = tree.missed.is_none() && tree.processes.first().is_some_and(|p| p.pid == init);
+        for process in tree.processes {
+            if matches!(judge(threads(process.pid)), State::Stopped | State::Dead | State::Gone) {
+                continue;
             }
+            all = false;
+            // Before the signal, so that no stop is ever forgotten.
+            if !remembered.contains(&process) {
+                remembered.push(process);
+            }
+            // One that could not be sent is seen at the next look.
+            drop(send(process, Signal::STOP));
         }
         looks = if all { looks + 1 } else { 0 };
         if looks == 2 {
@@ -74,30 +138,179 @@ fn stop(init: i32) -> bool {
     false
 }
 
-/// Whether no thread of the process can run: stopped, stopped by a tracer, or dead.
-fn stopped(pid: i32) -> bool {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
-    threads.flatten().all(|thread| {
-        let status = std::fs::read(thread.path().join("status")).unwrap_or_default();
-        let state = value(&status, "State:");
-        state.is_none_or(|s| s.starts_with(['T', 't', 'Z', 'X']))
-    })
-}
-
-fn signal(pid: i32, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        // It may have ended meanwhile.
-        _ = rustix::process::kill_process(pid, signal);
+/// Continues what was stopped, and whatever is there beside. What was stopped is tried until the signal reached it.
+fn proceed(init: i32, remembered: &mut Vec<Process>) {
+    let begun = Instant::now();
+    loop {
+        let tree = walk(init);
+        let mut unsure = tree.missed.is_some();
+        let mut unreached = false;
+        let known: HashSet<Process> = remembered.iter().copied().collect();
+        let more = tree.processes.into_iter().filter(|p| !known.contains(p));
+        let all: Vec<Process> = remembered.iter().copied().chain(more).collect();
+        for process in all.iter().rev() {
+            unreached |= send(*process, Signal::CONT).is_err() && known.contains(process);
+            unsure |= matches!(judge(threads(process.pid)), State::Stopped | State::Unknown);
+        }
+        if !unreached && (!unsure || begun.elapsed() > SEEN_RUNNING_LIMIT) {
+            remembered.clear();
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(if unreached { 50 } else { 5 }));
     }
 }
 
-/// A field of `/proc/PID/status`; `None` where the process is gone. A program chooses its own name in it, with any bytes
-/// but a newline, so fields are found at the start of a line.
-pub(crate) fn field(pid: i32, name: &str) -> Option<String> {
-    value(&std::fs::read(format!("/proc/{pid}/status")).ok()?, name)
+/// Signals exactly this process, not a later one of its number; fine where it has ended.
+fn send(process: Process, signal: Signal) -> io::Result<()> {
+    let Some(pid) = Pid::from_raw(process.pid) else { return Ok(()) };
+    let sent = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from).and_then(|fd| {
+        match parse(&std::fs::read(format!("/proc/{}/stat", process.pid))?) {
+            Some(stat) if stat.begun == process.begun => Ok(rustix::process::pidfd_send_signal(&fd, signal)?),
+            Some(_) => Ok(()),
+            None => Err(unreadable(process.pid)),
+        }
+    });
+    sent.or_else(|e| if is_gone(&e) { Ok(()) } else { Err(e) })
 }
 
-fn value(status: &[u8], name: &str) -> Option<String> {
-    let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(name.as_bytes()))?;
-    Some(String::from_utf8_lossy(line).trim().to_owned())
+fn walk(init: i32) -> Tree {
+    let mut missed = None;
+    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+    let mut found = Vec::new();
+    let mut look = || -> io::Result<()> {
+        for entry in std::fs::read_dir("/proc")? {
+            let Some(pid) = entry?.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+            match std::fs::read(format!("/proc/{pid}/stat")).and_then(|s| parse(&s).ok_or_else(|| unreadable(pid))) {
+                Ok(stat) if pid == init => found.push(Process { pid, begun: stat.begun }),
+                Ok(stat) => children.entry(stat.parent).or_default().push(Process { pid, begun: stat.begun }),
+                Err(e) if is_gone(&e) => {}
+                Err(e) => missed = Some(e),
+            }
+        }
+        Ok(())
+    };
+    let looked = look();
+    let mut at = 0;
+    while let Some(process) = found.get(at) {
+        found.extend(children.remove(&process.pid).unwrap_or_default());
+        at += 1;
+    }
+    Tree { processes: found, missed: looked.err().or(missed) }
+}
+
+/// What each thread's `stat` says.
+fn threads(pid: i32) -> io::Result<Vec<io::Result<Vec<u8>>>> {
+    std::fs::read_dir(format!("/proc/{pid}/task"))?.map(|t| Ok(std::fs::read(t?.path().join("stat")))).collect()
+}
+
+fn judge(threads: io::Result<Vec<io::Result<Vec<u8>>>>) -> State {
+    let threads = match threads {
+        Ok(threads) => threads,
+        Err(e) if is_gone(&e) => return State::Gone,
+        Err(_) => return State::Unknown,
+    };
+    let (mut unknown, mut stopped, mut dead) = (false, false, false);
+    for thread in threads {
+        match thread.map(|stat| parse(&stat)) {
+            Ok(Some(Stat { state: b'T' | b't', .. })) => stopped = true,
+            Ok(Some(Stat { state: b'Z' | b'X', .. })) => dead = true,
+            Ok(Some(_)) => return State::Running,
+            Err(e) if is_gone(&e) => {}
+            Ok(None) | Err(_) => unknown = true,
+        }
+    }
+    match (unknown, stopped, dead) {
+        (true, _, _) => State::Unknown,
+        (false, true, _) => State::Stopped,
+        (false, false, true) => State::Dead,
+        (false, false, false) => State::Gone,
+    }
+}
+
+/// What is used of `/proc/PID/stat`.
+struct Stat {
+    state: u8,
+    parent: i32,
+    begun: u64,
+}
+
+/// A program chooses its own name, with any bytes, parentheses among them: what counts comes after the last one.
+fn parse(stat: &[u8]) -> Option<Stat> {
+    let end = stat.iter().rposition(|b| *b == b')')?;
+    let mut fields = std::str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let parent = fields.next()?.parse().ok()?;
+    Some(Stat { state, parent, begun: fields.nth(17)?.parse().ok()? })
+}
+
+/// A process's number in each pid namespace, the innermost last. Its name stands in the same file, but holds no newline.
+fn numbers(pid: i32) -> io::Result<Vec<i32>> {
+    let status = std::fs::read(format!("/proc/{pid}/status"))?;
+    let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"NSpid:")).ok_or_else(|| unreadable(pid))?;
+    Ok(String::from_utf8_lossy(line).split_whitespace().filter_map(|n| n.parse().ok()).collect())
+}
+
+fn unreadable(pid: i32) -> io::Error {
+    io::Error::other(format!("what /proc says of process {pid} can't be read"))
+}
+
+/// The only errors that say something about a process: that it has ended.
+fn is_gone(e: &io::Error) -> bool {
+    [Errno::NOENT, Errno::SRCH].iter().any(|gone| e.raw_os_error() == Some(gone.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(state: char) -> io::Result<Vec<u8>> {
+        Ok(format!("7 (a ) T (name) {state} 3 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0").into_bytes())
+    }
+
+    fn error(errno: Errno) -> io::Error {
+        io::Error::from(errno)
+    }
+
+    #[test]
+    fn a_programs_own_name_is_not_its_state() {
+        let read = parse(&stat('S').unwrap_or_default()).map(|s| (s.state, s.parent, s.begun));
+        assert_eq!(read, Some((b'S', 3, 4711)), "what counts comes after the last parenthesis");
+        for cut in [b"".as_slice(), b"7 (x", b"7 (x) S", b"7 (x) S 3 7 7 0 -1"] {
+            assert!(parse(cut).is_none(), "half of it says nothing: {}", String::from_utf8_lossy(cut));
+        }
+    }
+
+    #[test]
+    fn an_error_is_never_taken_for_stopped() {
+        for bad in [Errno::MFILE, Errno::NFILE, Errno::ACCESS, Errno::PERM, Errno::NOMEM, Errno::INTR, Errno::IO] {
+            assert_eq!(judge(Err(error(bad))), State::Unknown, "{bad}: its threads can't be listed");
+            assert_eq!(judge(Ok(vec![stat('T'), Err(error(bad))])), State::Unknown, "{bad}: one of its threads can't be read");
+            assert_eq!(judge(Ok(vec![stat('S'), Err(error(bad))])), State::Running, "{bad}: but another is seen running");
+        }
+        assert_eq!(judge(Ok(vec![stat('T'), Ok(Vec::new())])), State::Unknown, "an empty answer is none");
+    }
+
+    #[test]
+    fn a_process_is_stopped_when_every_thread_that_is_left_is() {
+        for gone in [Errno::NOENT, Errno::SRCH] {
+            assert_eq!(judge(Err(error(gone))), State::Gone, "{gone}");
+            assert_eq!(judge(Ok(vec![Err(error(gone))])), State::Gone, "{gone}: its last thread ended meanwhile");
+            assert_eq!(judge(Ok(vec![stat('T'), Err(error(gone))])), State::Stopped, "{gone}: a thread ended meanwhile");
+        }
+        assert_eq!(judge(Ok(vec![stat('Z'), stat('t')])), State::Stopped, "a dead leader's threads count");
+        assert_eq!(judge(Ok(vec![stat('Z'), stat('R')])), State::Running, "a dead leader's threads count");
+        assert_eq!(judge(Ok(vec![stat('Z')])), State::Dead);
+        for state in ['R', 'S', 'D', 'I', 'W', 'P'] {
+            assert_eq!(judge(Ok(vec![stat('T'), stat(state)])), State::Running, "`{state}` can run");
+        }
+    }
+
+    #[test]
+    fn a_process_of_another_beginning_is_not_signalled() {
+        let me = i32::try_from(std::process::id()).unwrap_or_default();
+        assert!(send(Process { pid: me, begun: 1 }, Signal::KILL).is_ok(), "a number that is another's by now is passed over");
+        let tree = walk(me);
+        assert_eq!(tree.processes.first().map(|p| p.pid), Some(me), "and the one that is meant is found");
+        assert_ne!(tree.processes.first().map(|p| p.begun), Some(1));
+    }
 }

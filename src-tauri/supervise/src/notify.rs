@@ -21,6 +21,7 @@ use nix::errno::Errno;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::SocketType;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
@@ -317,6 +318,12 @@ impl Server {
             return None;
         }
         let (to, to_whole) = to.map(|to| calls::place(tid, to)).unzip();
+        let quiet = |path: Option<&Path>| path.and_then(|path| calls::quiet(path, self.who.jail()));
+        if let Some(place) = quiet(whole.as_deref())
+            && to_whole.as_ref().is_none_or(|to| quiet(to.as_deref()) == Some(place))
+        {
+            return Some(Fact::Folded { process: process(), path: place.as_os_str().as_bytes().into(), count: 1 });
+        }
         let judge = |path: Option<&Path>| calls::verdict(path, self.who.jail());
         let verdict = to_whole.flatten().map_or(model::event::Verdict::Noted, |to| judge(Some(&to)));
         let verdict = if verdict == model::event::Verdict::Denied { verdict } else { judge(whole.as_deref()) };

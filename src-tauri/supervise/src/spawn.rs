@@ -1,5 +1,6 @@
 //! Starts one jail and holds it.
 
+use crate::freeze::Frozen;
 use jail_plan::{Answer, Handed, Plan, Refusal, Report, Say, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
@@ -72,6 +73,7 @@ pub struct Jail {
     pidfd: OwnedFd,
     socket: OwnedFd,
     ended: Mutex<Option<Ended>>,
+    frozen: Frozen,
 }
 
 /// Starts a jail and returns when everything in it stands but the command, which waits for [`Jail::go`]. `stdio` are
@@ -114,6 +116,7 @@ pub fn spawn(plan: &Plan, jail_program: &Path, stdio: Option<[OwnedFd; 3]>) -> R
         pidfd,
         socket: ours,
         ended: Mutex::new(None),
+        frozen: Frozen::default(),
     };
     for (what, fd) in handed {
         *match what {
@@ -173,15 +176,16 @@ impl Jail {
     }
 
     /// Stops every process of the jail from outside; true when all were seen stopped and none was new, false when that
-    /// failed twice (they are left running then). A jail that ended is as frozen as can be.
+    /// failed twice (they are left running then). What could not be looked at was not seen stopped. A jail that ended is
+    /// as frozen as can be.
     pub fn freeze(&self) -> bool {
-        self.gone() || crate::freeze::freeze(self.pid) || self.gone()
+        self.gone() || self.frozen.freeze(self.pid) || self.gone()
     }
 
-    /// Lets stopped processes go on.
+    /// Lets stopped processes go on; returns when every one of them was reached or is gone.
     pub fn thaw(&self) {
         if !self.gone() {
-            crate::freeze::thaw(self.pid);
+            self.frozen.thaw(self.pid);
         }
     }
 

@@ -1,7 +1,6 @@
 //! Signals to the command, and its terminal's size.
 
-use crate::freeze::{field, tree};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use rustix::termios::Winsize;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +9,7 @@ use std::os::fd::OwnedFd;
 pub(crate) fn signal(init: i32, signal: i32) -> io::Result<()> {
     let number = Signal::from_named_raw(signal)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{signal} is no signal")))?;
-    let command = command(init).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the command has ended"))?;
+    let command = crate::freeze::command(init)?;
     // It leads its own session and group, whose number in this namespace is its pid here.
     Ok(rustix::process::kill_process_group(command, number)?)
 }
@@ -19,10 +18,4 @@ pub(crate) fn signal(init: i32, signal: i32) -> io::Result<()> {
 pub(crate) fn resize(pty: Option<&OwnedFd>, cols: u16, rows: u16) -> io::Result<()> {
     let pty = pty.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "the command has no terminal"))?;
     Ok(rustix::termios::tcsetwinsize(pty, Winsize { ws_col: cols, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 })?)
-}
-
-/// Host pid of the command: pid 2 of the jail's own numbering, which init forked first and nobody else can be.
-pub(crate) fn command(init: i32) -> Option<Pid> {
-    let is_second = |pid: &i32| field(*pid, "NSpid:").is_some_and(|v| v.split_whitespace().next_back() == Some("2"));
-    tree(init).into_iter().find(is_second).and_then(Pid::from_raw)
 }

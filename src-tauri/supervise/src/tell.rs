@@ -110,10 +110,13 @@ const CLASSES: [(Class, &str); 4] = [
 /// Distinct facts of one class told in one second; the rest is counted.
 const PER_SECOND: u64 = 300;
 
+/// Kinds remembered in a window beyond which what is to be folded counts as told one by one.
+const FOLDED: usize = 4096;
+
 /// Length of a window.
 pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 
-/// Tells the first of a kind at once and counts its repeats until the window ends.
+/// Tells the first of a kind at once and counts its repeats until the window ends; what is folded waits for that end too.
 #[derive(Debug, Default)]
 pub(crate) struct Coalescer {
     began: Option<Instant>,
@@ -133,6 +136,12 @@ impl Coalescer {
         let key = fact.key();
         if let Some((_, more)) = key.as_ref().and_then(|key| self.repeats.get_mut(key)) {
             *more += 1;
+            return None;
+        }
+        if let (Fact::Folded { .. }, Some(key)) = (&fact, &key)
+            && self.repeats.len() < FOLDED
+        {
+            self.repeats.insert(key.clone(), (fact, 1));
             return None;
         }
         if self.told[index] >= PER_SECOND {
@@ -207,6 +216,18 @@ mod tests {
         assert_eq!(total, 15_007, "nothing may vanish between what is told and what is counted");
         assert_eq!(flow.flush(), [], "a window is told once");
         assert!(flow.offer(write("f0"), now).is_some(), "a new window tells again");
+    }
+
+    #[test]
+    fn what_is_folded_is_one_fact_a_window() {
+        let mut flow = Coalescer::default();
+        let folded = || Fact::Folded { process: None, path: "/git".into(), count: 1 };
+        for _ in 0..40 {
+            assert_eq!(flow.offer(folded(), Instant::now()), None, "it waits for the end of the window");
+        }
+        let all = flow.flush();
+        assert_eq!(all, [Fact::Folded { process: None, path: "/git".into(), count: 40 }]);
+        assert_eq!(flow.flush(), [], "a window is told once");
     }
 
     #[test]

@@ -32,7 +32,10 @@ pub fn start(program: &Path, spec: &RunSpec, notes: &Path) -> std::io::Result<St
     if line.is_empty() {
         let said = std::fs::read_to_string(notes).unwrap_or_default();
         let end: Vec<&str> = said.lines().rev().take(3).collect();
-        return Err(std::io::Error::other(format!("the warden ended before the jail stood; its last words: {}", end.join(" | "))));
+        return Err(std::io::Error::other(format!(
+            "the warden ended before the jail stood; its last words: {}",
+            end.join(" | ")
+        )));
     }
     Ok(serde_json::from_str(&line)?)
 }

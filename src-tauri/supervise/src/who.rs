@@ -47,6 +47,9 @@ pub struct JailRef {
     pub writable: Vec<PathBuf>,
     /// Absolute paths inside of tools that the policy brought in.
     pub tools: Vec<PathBuf>,
+    /// Absolute paths inside whose files nobody needs one by one, such as the private git directory: changes below one are
+    /// told as writes of it, counted by process and second.
+    pub quiet: Vec<PathBuf>,
 }
 
 /// Why nobody can be named.

@@ -2,7 +2,7 @@
 
 use crate::output::{Output, Which};
 use crate::record::Recorder;
-use crate::terminal::Input;
+use crate::terminal::{Input, InputSender};
 use db::EventLog;
 use model::frame::{Decoder, encode};
 use model::id::{RunId, TaskId};
@@ -11,7 +11,7 @@ use model::run::Outcome;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::time::Duration;
 use supervise::Jail;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -21,6 +21,9 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 /// Connections at a time.
 const CLIENTS: usize = 64;
 
+/// How long a connection may take to say hello.
+const HELLO: Duration = Duration::from_secs(2);
+
 /// What every connection shares.
 pub(crate) struct Shared {
     pub(crate) task: TaskId,
@@ -29,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) output: Arc<Output>,
     pub(crate) recorder: Recorder,
     pub(crate) events: PathBuf,
-    pub(crate) input: Sender<Input>,
+    pub(crate) input: InputSender,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) ended: watch::Receiver<Option<Outcome>>,
     pub(crate) freezer: Semaphore,
@@ -108,18 +111,24 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
     let result = loop {
         let frame = match decoder.next_frame() {
             Ok(Some(f)) => f,
-            Ok(None) => match read.read(&mut buffer).await {
-                Ok(0) => break Ok(()),
-                Ok(n) => {
-                    decoder.push(&buffer[..n]);
-                    continue;
+            Ok(None) => {
+                let more = read.read(&mut buffer);
+                // Whoever says nothing must not keep others out.
+                let more = if greeted { more.await } else { tokio::time::timeout(HELLO, more).await? };
+                match more {
+                    Ok(0) => break Ok(()),
+                    Ok(n) => {
+                        decoder.push(&buffer[..n]);
+                        continue;
+                    }
+                    Err(e) => break Err(e),
                 }
-                Err(e) => break Err(e),
-            },
+            }
             Err(e) => break Err(std::io::Error::other(e)),
         };
         if frame.kind == kind::OUT && greeted {
-            shared.input.send(Input::Bytes(frame.payload)).ok();
+            // Waits while the command does not read: so does the client, whose other words go over a connection of their own.
+            shared.input.send(Input::Bytes(frame.payload)).await.ok();
             continue;
         }
         let request = match serde_json::from_slice::<Request>(&frame.payload) {
@@ -143,7 +152,7 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
                 shared.jail.resize(cols, rows).ok();
             }
             Request::Eof => {
-                shared.input.send(Input::Eof).ok();
+                shared.input.send(Input::Eof).await.ok();
             }
             Request::Signal { signal } => {
                 if let Err(e) = shared.jail.signal(signal) {
@@ -155,8 +164,7 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
             }
             Request::Freeze if frozen.is_none() => {
                 frozen = shared.freezer.acquire().await.ok();
-                let jail = Arc::clone(&shared.jail);
-                let complete = tokio::task::spawn_blocking(move || jail.freeze()).await.unwrap_or(false);
+                let complete = aside(&shared.jail, |jail| jail.freeze()).await.unwrap_or(false);
                 shared.recorder.lifecycle("frozen", if complete { "" } else { "not every process could be stopped" });
                 say(Reply::Frozen { complete }).await?;
             }
@@ -182,10 +190,20 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
     result
 }
 
+/// Does something that blocks on a thread of its own: the runtime's may all be waiting for a resolver that never answers.
+async fn aside<T: Send + 'static>(jail: &Arc<Jail>, act: impl FnOnce(&Jail) -> T + Send + 'static) -> Option<T> {
+    let jail = Arc::clone(jail);
+    let (done, result) = tokio::sync::oneshot::channel();
+    let started = std::thread::Builder::new().spawn(move || done.send(act(&jail)).ok());
+    if let Err(e) = started {
+        tracing::error!(error = %e, "no thread could be started");
+    }
+    result.await.ok()
+}
+
 async fn thaw(shared: &Arc<Shared>) {
-    let jail = Arc::clone(&shared.jail);
-    if let Err(e) = tokio::task::spawn_blocking(move || jail.thaw()).await {
-        tracing::error!(error = %e, "thawing panicked");
+    if aside(&shared.jail, |jail| jail.thaw()).await.is_none() {
+        tracing::error!("thawing did not come to an end");
     }
     shared.recorder.lifecycle("thawed", "");
 }
@@ -224,9 +242,12 @@ async fn send(mut write: OwnedWriteHalf, mut inbox: mpsc::Receiver<Order>, share
         }
         if let Some((out, err)) = &mut cursors {
             for (which, cursor, kind) in [(Which::Out, out, kind::OUT), (Which::Err, err, kind::ERR)] {
-                let bytes = shared.output.read(which, cursor)?;
-                if !bytes.is_empty() {
-                    write.write_all(&encode(kind, &bytes)).await?;
+                let piece = shared.output.read(which, cursor)?;
+                if piece.missed > 0 {
+                    json(&mut write, &Reply::Missed { bytes: piece.missed }).await?;
+                }
+                if !piece.bytes.is_empty() {
+                    write.write_all(&encode(kind, &piece.bytes)).await?;
                     busy = true;
                 }
             }

@@ -72,7 +72,9 @@ impl Sensors {
         let mut writable = vec![spec.workspace.clone(), spec.home.clone(), "/tmp".into()];
         writable.extend(policy.files.write.iter().map(|p| p.under(&spec.home)));
         let init_pid = u32::try_from(jail.pid).map_err(std::io::Error::other)?;
-        let who = Who::new(JailRef { init_pid, writable, tools: spec.tools.clone() }).map_err(std::io::Error::other)?;
+        let who =
+            Who::new(JailRef { init_pid, writable, tools: spec.tools.clone(), quiet: vec![supervise::compose::GIT.into()] })
+                .map_err(std::io::Error::other)?;
         let notify = match jail.notify.take() {
             Some(fd) => Some(Notify::serve(fd, Arc::clone(&who), sink(recorder)).map_err(std::io::Error::other)?),
             None => None,
@@ -112,7 +114,7 @@ impl Sensors {
 }
 
 async fn serve(inlets: Inlets, policy: Arc<Policy>, owner: Arc<dyn Arbiter>, recorder: Recorder) {
-    let Err(e) = egress::serve(inlets, policy, owner, egress::Limits::default()).await;
+    let Err(e) = egress::serve(inlets, policy, owner, crate::run::network_limits()).await;
     tracing::error!(error = %e, "the way out ended");
     recorder.fact(None, What::Limit { limit: "network".into(), detail: format!("the way out is closed: {e}") }, 1);
 }

@@ -20,6 +20,8 @@ fn main() -> ExitCode {
             tracing_subscriber::fmt()
                 .with_writer(std::io::stderr)
                 .with_ansi(false)
+                // A full disk must not end the run: the note is lost, the run is not.
+                .log_internal_errors(false)
                 .with_env_filter(tracing_subscriber::EnvFilter::new("info"))
                 .init();
             run::main()

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use tokio::sync::watch;
 
@@ -17,11 +17,29 @@ pub(crate) enum Which {
 }
 
 struct Kept {
+    path: PathBuf,
+    /// The half before, renamed to `….old`; reading goes on in it.
+    older: Option<(File, u64)>,
     file: File,
     /// Position in the whole stream of the file's first byte.
     base: u64,
     /// Bytes in the file.
     length: u64,
+}
+
+impl Kept {
+    /// Position of the first byte that is still there.
+    fn first(&self) -> u64 {
+        self.base - self.older.as_ref().map_or(0, |(_, length)| *length)
+    }
+}
+
+/// A piece of a stream.
+pub(crate) struct Piece {
+    /// Bytes before it that the reader did not get, as the limit made them go.
+    pub(crate) missed: u64,
+    /// The bytes; empty at the end.
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Both streams of one run.
@@ -32,17 +50,27 @@ pub(crate) struct Output {
     grown: watch::Sender<u64>,
 }
 
-fn kept(path: &Path) -> std::io::Result<Mutex<Kept>> {
-    let file = std::fs::OpenOptions::new().create_new(true).read(true).append(true).mode(0o600).open(path)?;
-    Ok(Mutex::new(Kept { file, base: 0, length: 0 }))
+/// Beside the file; the pair is what is kept.
+fn old(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".old");
+    name.into()
+}
+
+fn fresh(path: &Path) -> std::io::Result<File> {
+    std::fs::OpenOptions::new().create_new(true).read(true).append(true).mode(0o600).open(path)
+}
+
+fn kept(path: PathBuf) -> std::io::Result<Mutex<Kept>> {
+    Ok(Mutex::new(Kept { file: fresh(&path)?, path, older: None, base: 0, length: 0 }))
 }
 
 impl Output {
-    /// Makes the files. `limit` is how many bytes a file keeps; past it the oldest go.
+    /// Makes the files. `limit` is how many bytes a stream keeps; past it the older half goes.
     pub(crate) fn create(log: &Path, limit: u64) -> std::io::Result<Self> {
         Ok(Self {
-            out: kept(log)?,
-            err: kept(&log.with_extension("err"))?,
+            out: kept(log.to_owned())?,
+            err: kept(log.with_extension("err"))?,
             limit: limit.max(1 << 16),
             grown: watch::Sender::new(0),
         })
@@ -60,11 +88,14 @@ impl Output {
     pub(crate) fn append(&self, which: Which, bytes: &[u8]) -> std::io::Result<bool> {
         let mut k = self.stream(which);
         let mut cut = false;
-        if k.length + bytes.len() as u64 > self.limit {
-            k.file.set_len(0)?;
+        if k.length + bytes.len() as u64 > self.limit / 2 {
+            cut = k.older.is_some();
+            std::fs::rename(&k.path, old(&k.path))?;
+            let next = fresh(&k.path)?;
+            let full = std::mem::replace(&mut k.file, next);
+            k.older = Some((full, k.length));
             k.base += k.length;
             k.length = 0;
-            cut = true;
         }
         k.file.write_all(bytes)?;
         k.length += bytes.len() as u64;
@@ -76,19 +107,23 @@ impl Output {
     /// Where a client that wants the last `replay` bytes begins.
     pub(crate) fn cursor(&self, which: Which, replay: u64) -> u64 {
         let k = self.stream(which);
-        k.base + k.length.saturating_sub(replay)
+        (k.base + k.length).saturating_sub(replay).max(k.first())
     }
 
-    /// Reads on from a cursor, at most 64 KiB; empty at the end.
-    pub(crate) fn read(&self, which: Which, cursor: &mut u64) -> std::io::Result<Vec<u8>> {
+    /// Reads on from a cursor, at most 64 KiB.
+    pub(crate) fn read(&self, which: Which, cursor: &mut u64) -> std::io::Result<Piece> {
         let k = self.stream(which);
-        // What went by the limit can't be shown any more.
-        *cursor = (*cursor).max(k.base);
-        let left = (k.base + k.length).saturating_sub(*cursor).min(64 << 10);
-        let mut buffer = vec![0; usize::try_from(left).unwrap_or(0)];
-        k.file.read_exact_at(&mut buffer, *cursor - k.base)?;
-        *cursor += buffer.len() as u64;
-        Ok(buffer)
+        let missed = k.first().saturating_sub(*cursor);
+        *cursor += missed;
+        let (file, start, end) = match &k.older {
+            Some((older, _)) if *cursor < k.base => (older, k.first(), k.base),
+            _ => (&k.file, k.base, k.base + k.length),
+        };
+        let left = end.saturating_sub(*cursor).min(64 << 10);
+        let mut bytes = vec![0; usize::try_from(left).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, *cursor - start)?;
+        *cursor += bytes.len() as u64;
+        Ok(Piece { missed, bytes })
     }
 
     /// Changes with every append.
@@ -114,21 +149,27 @@ mod tests {
         let mut got = Vec::new();
         loop {
             let part = output.read(Which::Out, &mut cursor).unwrap();
-            if part.is_empty() {
+            assert_eq!(part.missed, 0);
+            if part.bytes.is_empty() {
                 break;
             }
-            got.extend(part);
+            got.extend(part.bytes);
         }
         assert!(got == data, "nothing may be lost or doubled");
     }
 
     #[test]
-    fn past_the_limit_the_oldest_go_and_a_reader_goes_on() {
+    fn past_the_limit_the_older_half_goes_and_a_reader_is_told_what_it_missed() {
         let dir = tempfile::tempdir().unwrap();
         let output = Output::create(&dir.path().join("a.log"), 1 << 16).unwrap();
+        for (n, cut) in [(1, false), (2, false), (3, true)] {
+            assert_eq!(output.append(Which::Out, &[n; 30_000]).unwrap(), cut, "part {n}");
+        }
         let mut cursor = 0;
-        output.append(Which::Out, &[1; 60_000]).unwrap();
-        assert!(output.append(Which::Out, &[2; 60_000]).unwrap(), "the limit is told");
-        assert_eq!(output.read(Which::Out, &mut cursor).unwrap(), vec![2; 60_000]);
+        let first = output.read(Which::Out, &mut cursor).unwrap();
+        assert_eq!((first.missed, first.bytes), (30_000, vec![2; 30_000]));
+        let second = output.read(Which::Out, &mut cursor).unwrap();
+        assert_eq!((second.missed, second.bytes), (0, vec![3; 30_000]));
+        assert_eq!(output.cursor(Which::Out, u64::MAX), 30_000, "a replay begins at what is still there");
     }
 }

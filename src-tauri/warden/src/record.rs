@@ -7,11 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Facts that may wait for the disk; what comes on top is counted.
 const WAITING: usize = 16_384;
+
+/// Bytes of files and processes that one run may add to the log; what comes on top is counted. Connections, limits and steps of
+/// the run are kept always: they are few.
+const ROOM: usize = 256 << 20;
+
+/// How often a count is written at most.
+const COUNTED: Duration = Duration::from_secs(5);
 
 enum Message {
     Fact(Box<Draft>),
@@ -83,8 +90,23 @@ impl Writer {
     }
 }
 
+/// About what a fact takes on disk.
+fn weight(d: &Draft) -> usize {
+    let process = d.process.as_ref().map_or(0, |p| {
+        let names = p.argv.iter().chain(p.ancestry.iter().map(|(_, n)| n));
+        p.exe.0.len() + p.program.0.len() + names.map(|a| a.0.len() + 4).sum::<usize>()
+    });
+    let what = match &d.what {
+        What::File { path, to, .. } => path.0.len() + to.as_ref().map_or(0, |t| t.0.len()),
+        What::Process { .. } | What::Network { .. } | What::Limit { .. } | What::Lifecycle { .. } => 0,
+    };
+    200 + process + what
+}
+
 fn write(mut log: EventLog, run: &RunId, receiver: &Receiver<Message>, announce: &watch::Sender<u64>, lost: &AtomicU64) {
     let mut open = true;
+    let mut room = ROOM;
+    let mut told: Option<Instant> = None;
     while open {
         let mut batch = Vec::new();
         match receiver.recv() {
@@ -100,15 +122,27 @@ fn write(mut log: EventLog, run: &RunId, receiver: &Receiver<Message>, announce:
                 Err(RecvTimeoutError::Disconnected) => open = false,
             }
         }
-        let missed = lost.swap(0, Ordering::Relaxed);
+        batch.retain(|d| {
+            if !matches!(d.what, What::File { .. } | What::Process { .. }) {
+                return true;
+            }
+            room = room.saturating_sub(weight(d));
+            if room == 0 {
+                lost.fetch_add(d.count, Ordering::Relaxed);
+            }
+            room > 0
+        });
+        let due = !open || told.is_none_or(|t| t.elapsed() >= COUNTED);
+        let missed = if due { lost.swap(0, Ordering::Relaxed) } else { 0 };
         if missed > 0 {
+            told = Some(Instant::now());
             batch.push(Box::new(Draft {
                 time: sys::clock::unix_millis(),
                 count: missed,
                 process: None,
                 what: What::Limit {
                     limit: "events".into(),
-                    detail: format!("{missed} events came faster than they could be stored and were only counted"),
+                    detail: format!("{missed} events came faster than they could be stored, or are beyond what one run keeps, and were only counted"),
                 },
             }));
         }

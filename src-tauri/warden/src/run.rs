@@ -33,6 +33,7 @@ pub(crate) fn main() -> ExitCode {
     if let Err(e) = nix::unistd::setsid() {
         tracing::debug!(error = %e, "already a session leader");
     }
+    raise_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let begun = runtime.map_err(|e| Refusal::machine("starting threads", e)).and_then(|runtime| {
         let spec = read_spec()?;
@@ -46,6 +47,23 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::from(4)
         }
     }
+}
+
+/// Connections of the jail cost descriptors here: the usual 1,024 would be used up by them.
+fn raise_descriptors() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(e) = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit) {
+        tracing::warn!(error = %e, "the limit of open files stays as it was");
+    }
+}
+
+/// The way out's bounds: two descriptors a connection, and enough kept back for clients, sensors and a freeze.
+pub(crate) fn network_limits() -> egress::Limits {
+    let usual = egress::Limits::default();
+    let have = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = usize::try_from(have.saturating_sub(300) / 2).unwrap_or(usize::MAX);
+    egress::Limits { connections: usual.connections.min(room.max(16)), ..usual }
 }
 
 fn read_spec() -> Result<RunSpec, Refusal> {
@@ -82,6 +100,11 @@ fn lock(spec: &RunSpec) -> Result<OwnedFd, Refusal> {
             .map_err(|e| Refusal::machine("opening the run's lock", e))?;
     rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| Refusal::conflict("the task is running already: stop it first"))?;
+    // For whoever must end a warden that does not answer; who owns the run is the lock's word alone.
+    let name = format!("{}\n", std::process::id());
+    rustix::fs::ftruncate(&fd, 0)
+        .and_then(|()| rustix::io::pwrite(&fd, name.as_bytes(), 0))
+        .map_err(|e| Refusal::machine("writing the run's lock", e))?;
     Ok(fd)
 }
 
@@ -129,7 +152,7 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         Output::create(&spec.dir.log(&spec.run), policy.limits.output).map_err(|e| Refusal::machine("making the log", e))?;
     let output = Arc::new(output);
 
-    let plan = supervise::compose::agent(spec, &grants(spec, &policy));
+    let plan = supervise::compose::agent(spec, &grants(spec, &policy)).map_err(|c| Refusal::policy(c.to_string()))?;
     let (inside, kept) = match spec.stdio {
         Stdio::Terminal { .. } => (None, None),
         Stdio::Pipes => {

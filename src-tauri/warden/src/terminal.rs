@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// What a client types.
 pub(crate) enum Input {
@@ -17,6 +17,12 @@ pub(crate) enum Input {
     /// No more.
     Eof,
 }
+
+/// Where clients put what they type; waits when the command does not read.
+pub(crate) type InputSender = Sender<Input>;
+
+/// Frames of input that may wait.
+const WAITING: usize = 32;
 
 /// Threads that carry output into the files.
 pub(crate) struct Pumps(Vec<JoinHandle<()>>);
@@ -41,7 +47,7 @@ pub(crate) fn start(
     terminal: bool,
     output: &Arc<Output>,
     recorder: &Recorder,
-) -> (Pumps, Sender<Input>) {
+) -> (Pumps, InputSender) {
     let pumps = sources
         .into_iter()
         .map(|(which, fd)| {
@@ -50,8 +56,8 @@ pub(crate) fn start(
             std::thread::spawn(move || carry(which, fd, &output, &recorder))
         })
         .collect();
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || feed(sink, terminal, &receiver));
+    let (sender, receiver) = channel(WAITING);
+    std::thread::spawn(move || feed(sink, terminal, receiver));
     (Pumps(pumps), sender)
 }
 
@@ -79,10 +85,10 @@ fn carry(which: Which, fd: OwnedFd, output: &Output, recorder: &Recorder) {
     }
 }
 
-fn feed(sink: Option<OwnedFd>, terminal: bool, input: &Receiver<Input>) {
+fn feed(sink: Option<OwnedFd>, terminal: bool, mut input: Receiver<Input>) {
     let Some(sink) = sink else { return };
     let mut sink = File::from(sink);
-    while let Ok(input) = input.recv() {
+    while let Some(input) = input.blocking_recv() {
         match input {
             Input::Bytes(bytes) => {
                 if sink.write_all(&bytes).is_err() {

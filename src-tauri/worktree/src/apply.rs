@@ -5,11 +5,12 @@
 
 use crate::files;
 use crate::journal::{Journal, Step};
-use crate::plan::{ApplyError, Plan, exit_dir, failed, path, yours};
+use crate::plan::{ApplyError, BEGUN, Plan, WorkingCopy, exit_dir, failed, path, yours};
 use crate::put::{self, Was};
 use crate::working_copy::{self, Shadow, move_branch};
 use model::layout::Layout;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Does a plan: intent into the journal, index lock, staging, objects, branch by compare-and-swap, files, index, done. On an
@@ -18,18 +19,22 @@ pub fn act(layout: &Layout, plan: &Plan, journal: &dyn Journal) -> Result<(), Ap
     let place = exit_dir(layout, &plan.exit);
     let lock = lock(&place)?;
     journal.record(&Step::Intent(Box::new(plan.clone())))?;
+    // From here on the journal names this directory, and only who reads the journal may remove it.
+    let begun = place.join(BEGUN);
     let mut moved = false;
-    match go(plan, &place, &lock, journal, &mut moved) {
+    let done = files::replace(&begun, b"").map_err(failed(&begun)).and_then(|()| go(plan, &place, &lock, journal, &mut moved));
+    match done {
         Ok(()) => {
             journal.record(&Step::Done)?;
-            discard(&place)
+            leave(&place);
+            Ok(())
         }
         Err(cause) => {
             if let Err(then) = take_back(plan, &place, &lock, moved) {
                 return Err(ApplyError::HalfWay { cause: Box::new(cause), then: Box::new(then) });
             }
             journal.record(&Step::Undone(cause.to_string()))?;
-            discard(&place)?;
+            leave(&place);
             Err(cause)
         }
     }
@@ -84,13 +89,12 @@ fn go(plan: &Plan, place: &Path, lock: &File, journal: &dyn Journal, moved: &mut
 /// Brings the files forward, removals first; whether one had other content, which stays.
 pub(crate) fn bring_files(plan: &Plan, place: &Path, journal: &dyn Journal) -> Result<bool, ApplyError> {
     let Some(copy) = &plan.checkout else { return Ok(false) };
-    let root = files::open_dir(copy.top()).map_err(failed(copy.top()))?;
+    let (root, old, new) = opened(copy, place)?;
     let mut other = false;
     for gone in [true, false] {
         for file in plan.files.iter().filter(|f| (f.new_mode == 0) == gone) {
             let at = copy.top().join(path(&file.path));
-            let was =
-                put::bring(&root, &file.path, &place.join("old"), &place.join("new"), plan.exit.as_str()).map_err(failed(&at))?;
+            let was = put::bring(&root, &file.path, &old, &new, plan.exit.as_str()).map_err(failed(&at))?;
             other |= was == Was::Other;
             journal.passed("file");
         }
@@ -111,17 +115,13 @@ pub(crate) fn finish_index(plan: &Plan, shadow: &Shadow<'_>, journal: &dyn Journ
 
 /// Brings everything back to where it was: files, then the branch (where it was moved), then the lock.
 pub(crate) fn take_back(plan: &Plan, place: &Path, lock: &File, moved: bool) -> Result<(), ApplyError> {
-    if let Some(copy) = &plan.checkout
-        && working_copy::holds_lock(plan)
-    {
-        if moved {
-            let root = files::open_dir(copy.top()).map_err(failed(copy.top()))?;
-            for coming_back in [false, true] {
-                for file in plan.files.iter().filter(|f| (f.old_mode != 0) == coming_back) {
-                    let at = copy.top().join(path(&file.path));
-                    put::bring(&root, &file.path, &place.join("new"), &place.join("old"), plan.exit.as_str())
-                        .map_err(failed(&at))?;
-                }
+    // Until the branch has moved no file was touched.
+    if let Some(copy) = plan.checkout.as_ref().filter(|_| moved && working_copy::holds_lock(plan)) {
+        let (root, old, new) = opened(copy, place)?;
+        for coming_back in [false, true] {
+            for file in plan.files.iter().filter(|f| (f.old_mode != 0) == coming_back) {
+                let at = copy.top().join(path(&file.path));
+                put::bring(&root, &file.path, &new, &old, plan.exit.as_str()).map_err(failed(&at))?;
             }
         }
         sweep(plan)?;
@@ -132,6 +132,12 @@ pub(crate) fn take_back(plan: &Plan, place: &Path, lock: &File, moved: bool) -> 
     working_copy::unlock_index(plan)
 }
 
+/// A working copy, and the staging areas of what was and what will be.
+fn opened(copy: &WorkingCopy, place: &Path) -> Result<(OwnedFd, OwnedFd, OwnedFd), ApplyError> {
+    let open = |path: &Path| files::open_dir(path).map_err(failed(path));
+    Ok((open(copy.top())?, open(&place.join("old"))?, open(&place.join("new"))?))
+}
+
 /// Removes temporary files of a killed exit.
 pub(crate) fn sweep(plan: &Plan) -> Result<(), ApplyError> {
     let Some(copy) = &plan.checkout else { return Ok(()) };
@@ -140,6 +146,13 @@ pub(crate) fn sweep(plan: &Plan) -> Result<(), ApplyError> {
         put::sweep(&root, &file.path, plan.exit.as_str()).map_err(failed(&copy.top().join(path(&file.path))))?;
     }
     Ok(())
+}
+
+/// Removes the directory of an exit that has ended; what stays of it changes nothing about how it ended.
+pub(crate) fn leave(place: &Path) {
+    if let Err(e) = discard(place) {
+        tracing::warn!("`{}` could not be removed: {}", place.display(), e.bare());
+    }
 }
 
 /// Removes the exit's own directory.

@@ -3,6 +3,7 @@
 use crate::files;
 use crate::git::{GitError, pieces};
 use crate::inside::Header;
+use crate::objects::Objects;
 use crate::store::TaskGit;
 use model::diff::Candidate;
 use model::id::TreeId;
@@ -102,10 +103,7 @@ pub fn candidate(task: &TaskGit, keeper: &dyn Keeper, still: bool) -> Result<Can
 
 /// The tree of the task's base.
 pub(crate) fn base_tree(task: &TaskGit) -> Result<TreeId, GitError> {
-    const DOING: &str = "find the base's tree";
-    let name = format!("{}^{{tree}}", task.base);
-    let id = task.git(DOING).args(["rev-parse", "--verify", "--quiet", "--end-of-options", &name]).line()?;
-    TreeId::parse(&id).map_err(|_| GitError::Unknown { doing: DOING })
+    Objects::open(task, "find the base's tree")?.base_tree()
 }
 
 /// Checks a pack and puts it into the task's objects; no pack at all is fine.

@@ -136,6 +136,8 @@ impl Text {
             .set("core.untrackedCache", "false")
             .set("core.splitIndex", "false")
             .set("core.trustctime", "true")
+            .set("core.protectHFS", "true")
+            .set("core.protectNTFS", "true")
             .set("diff.ignoreSubmodules", "all")
             .set("gc.auto", "0")
             .set("maintenance.auto", "false")

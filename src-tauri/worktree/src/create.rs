@@ -259,9 +259,30 @@ fn check_out(spec: &CreateSpec<'_>, base: &CommitId, progress: &dyn Fn(Progress)
                 progress(Progress::Files(p));
             }
         })?
-        .checked(DOING)?;
+        .checked(DOING)
+        .map_err(|e| {
+            if e.says("unable to write file") && no_room(&entry, &tree, base) {
+                CreateError::DiskFull { path: tree.clone() }
+            } else {
+                e.into()
+            }
+        })?;
     progress(Progress::Files(100));
     Ok(())
+}
+
+/// Git says that a file could not be written but not why, and removes it: whether the largest file fits tells.
+fn no_room(entry: &Path, tree: &Path, base: &CommitId) -> bool {
+    let Ok(space) = rustix::fs::statvfs(tree) else { return false };
+    let listed = Git::new("list sizes").at(entry).args(["ls-tree", "-r", "-l", base.as_str()]).ok();
+    let largest = listed.ok().and_then(|list| {
+        let sizes = list.split(|b| *b == b'\n').filter_map(|line| {
+            let words = std::str::from_utf8(line.split(|b| *b == b'\t').next()?).ok()?;
+            words.split_whitespace().nth(3)?.parse::<u64>().ok()
+        });
+        sizes.max()
+    });
+    largest.is_some_and(|size| size > space.f_bavail.saturating_mul(space.f_frsize))
 }
 
 /// The git directory that the jail shows as the repository's own. The agent may write all of it, so the host never reads it.

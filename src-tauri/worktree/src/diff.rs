@@ -1,7 +1,11 @@
 //! What changed between two trees, and what a reviewer should look at first.
+//!
+//! The list and its counts are the git program's, as the text of [`unified`] is: libgit2 measures likeness in its own way, and a
+//! file that is renamed in one and removed in the other would be accepted by halves. Contents are read by libgit2.
 
 use crate::candidate::base_tree;
 use crate::git::{Git, GitError, pieces};
+use crate::objects::Objects;
 use crate::rows;
 use crate::store::TaskGit;
 use model::diff::{ChangeKind, ChangedFile, FileDiff, Mark};
@@ -131,7 +135,7 @@ fn list(task: &TaskGit, from: &TreeId, to: &TreeId) -> Result<Vec<ChangedFile>, 
         });
     }
     count(task, from, to, &mut files)?;
-    mark(task, &mut files)?;
+    mark(task, to, &mut files)?;
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
 }
@@ -164,13 +168,14 @@ fn count(task: &TaskGit, from: &TreeId, to: &TreeId, files: &mut [ChangedFile]) 
 }
 
 /// Sets the marks.
-fn mark(task: &TaskGit, files: &mut [ChangedFile]) -> Result<(), GitError> {
+fn mark(task: &TaskGit, to: &TreeId, files: &mut [ChangedFile]) -> Result<(), GitError> {
     let wanted: Vec<&BlobId> = files
         .iter()
         .filter(|f| !f.binary && matches!(f.new_mode, 0o100_644 | 0o100_755 | 0o120_000))
         .filter_map(|f| f.new_id.as_ref())
         .collect();
     let texts = contents(task, &wanted, SEARCHED, SEARCHED_TOGETHER)?;
+    let repositories = repositories(task, to, files)?;
     for file in files {
         let mut marks = BTreeSet::new();
         if let Some(mark) = by_name(file.path.as_bytes()) {
@@ -190,7 +195,12 @@ fn mark(task: &TaskGit, files: &mut [ChangedFile]) -> Result<(), GitError> {
         if file.binary {
             marks.insert(Mark::Binary);
         }
-        if text.is_some_and(|t| hides_text(t)) {
+        // A repository's configuration names programs, and git in that directory runs them.
+        if file.new_mode != 0 && parents(file.path.as_bytes()).any(|dir| repositories.contains(dir)) {
+            marks.insert(Mark::Runs);
+        }
+        let names = [Some(&file.path), file.old_path.as_ref()];
+        if text.is_some_and(|t| hides_text(t)) || names.into_iter().flatten().any(|n| hides_name(n.as_bytes())) {
             marks.insert(Mark::Bidi);
         }
         file.marks = marks.into_iter().collect();
@@ -198,46 +208,55 @@ fn mark(task: &TaskGit, files: &mut [ChangedFile]) -> Result<(), GitError> {
     Ok(())
 }
 
+/// The directories above a path but for the top, which has a repository already.
+fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    (0..path.len()).filter(|at| path[*at] == b'/').map(|at| &path[..at])
+}
+
+/// The directories of `to` with changed files that git would take for a repository without a working tree, or that could lend
+/// one its configuration.
+fn repositories(task: &TaskGit, to: &TreeId, files: &[ChangedFile]) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    let dirs: BTreeSet<&[u8]> = files.iter().filter(|f| f.new_mode != 0).flat_map(|f| parents(f.path.as_bytes())).collect();
+    let objects = Objects::open(task, "look for repositories")?;
+    let mut found = BTreeSet::new();
+    for dir in dirs {
+        if is_repository(&objects.names(to, dir)?) {
+            found.insert(dir.to_vec());
+        }
+    }
+    Ok(found)
+}
+
+/// Git asks for `HEAD`, `objects` and `refs`, the last two here or where `commondir` says.
+fn is_repository(names: &[Vec<u8>]) -> bool {
+    let has = |name: &str| names.iter().any(|n| n.eq_ignore_ascii_case(name.as_bytes()));
+    (has("objects") && has("refs")) || (has("HEAD") && has("commondir"))
+}
+
 /// The contents of blobs of at most `each` bytes, until they have `together` bytes.
 pub(crate) fn contents(task: &TaskGit, ids: &[&BlobId], each: u64, together: u64) -> Result<BTreeMap<BlobId, Vec<u8>>, GitError> {
-    const DOING: &str = "read file contents";
-    let lines = |ids: &[&BlobId]| ids.iter().map(|id| format!("{id}\n")).collect::<String>().into_bytes();
+    let objects = Objects::open(task, "read file contents")?;
     let mut texts = BTreeMap::new();
     let mut left = together;
-    let small: Vec<&BlobId> = sizes(task, ids)?
-        .into_iter()
-        .filter(|(_, size)| {
-            let fits = *size <= each && *size <= left;
-            left -= if fits { *size } else { 0 };
-            fits
-        })
-        .map(|(id, _)| id)
-        .collect();
-    if small.is_empty() {
-        return Ok(texts);
-    }
-    let out = task.git(DOING).args(["cat-file", "--batch"]).input(lines(&small)).ok()?;
-    let mut rest = out.as_slice();
-    for id in small {
-        let unknown = || GitError::Unknown { doing: DOING };
-        let end = rest.iter().position(|b| *b == b'\n').ok_or_else(unknown)?;
-        let head = std::str::from_utf8(&rest[..end]).map_err(|_| unknown())?;
-        let size: usize = head.rsplit(' ').next().and_then(|s| s.parse().ok()).ok_or_else(unknown)?;
-        texts.insert(id.clone(), rest.get(end + 1..end + 1 + size).ok_or_else(unknown)?.to_vec());
-        rest = rest.get(end + 2 + size..).ok_or_else(unknown)?;
+    for id in ids {
+        if let Some(size) = objects.size(id)?.filter(|size| *size <= each && *size <= left) {
+            left -= size;
+            texts.insert((*id).clone(), objects.content(id)?);
+        }
     }
     Ok(texts)
 }
 
 /// The sizes of blobs; what is no blob (a submodule's commit) is left out.
 pub(crate) fn sizes<'a>(task: &TaskGit, ids: &[&'a BlobId]) -> Result<Vec<(&'a BlobId, u64)>, GitError> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
+    let objects = Objects::open(task, "read file sizes")?;
+    let mut sizes = Vec::new();
+    for id in ids {
+        if let Some(size) = objects.size(id)? {
+            sizes.push((*id, size));
+        }
     }
-    let input = ids.iter().map(|id| format!("{id}\n")).collect::<String>().into_bytes();
-    let out = task.git("read file sizes").args(["cat-file", "--batch-check"]).input(input).ok()?;
-    let size = |line: &str| line.split_once(" blob ").and_then(|(_, s)| s.parse().ok());
-    Ok(ids.iter().copied().zip(String::from_utf8_lossy(&out).lines()).filter_map(|(id, l)| Some((id, size(l)?))).collect())
+    Ok(sizes)
 }
 
 fn by_name(path: &[u8]) -> Option<Mark> {
@@ -341,6 +360,11 @@ fn escapes(path: &[u8], target: &[u8]) -> bool {
 fn hides_text(text: &[u8]) -> bool {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     text.utf8_chunks().any(|c| c.valid().chars().any(|c| hides(c) && !matches!(c, '\t' | '\n' | '\r' | '\u{c}')))
+}
+
+/// Whether a name has characters that a reader does not see.
+fn hides_name(name: &[u8]) -> bool {
+    name.utf8_chunks().any(|c| c.valid().chars().any(hides))
 }
 
 #[cfg(test)]

@@ -66,6 +66,21 @@ pub enum GitError {
         /// The limit.
         limit: u64,
     },
+    /// Objects could not be read or written in this process.
+    #[error("git data could not be read or written to {doing}: {source}")]
+    Objects {
+        /// What was asked.
+        doing: &'static str,
+        /// Why not.
+        #[source]
+        source: git2::Error,
+    },
+    /// Airlock's own place has a name that libgit2 can't be given.
+    #[error("git could not {doing}: the path of Airlock's data has characters that are no text; set XDG_DATA_HOME to another")]
+    NotText {
+        /// What was asked.
+        doing: &'static str,
+    },
     /// It answered in a form that is not known.
     #[error("git answered in an unknown form when asked to {doing}")]
     Unknown {
@@ -333,7 +348,7 @@ impl<'a> Git<'a> {
         Ok(Output { code, stdout: Vec::new(), stderr: std::mem::take(&mut child.tail) })
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the one place where git is started")]
+    #[expect(clippy::disallowed_methods, reason = "the one place where git is started")]
     fn spawn(&self, stdin: Stdio, stdout: Stdio) -> Result<Run, GitError> {
         let mut command = Command::new(program().ok_or(GitError::Missing)?);
         command.env_clear().envs([

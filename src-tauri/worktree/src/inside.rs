@@ -5,7 +5,8 @@
 
 use crate::git::{Git, GitError, LONG, pieces};
 use crate::left_out::LeftOut;
-use crate::look::{Kind, Look};
+use crate::look::{Kind, LONGEST, Look, Seen, TOO_LONG};
+use crate::screen::{SMALL, affordable, entry_line, no_such_name};
 use model::path::RawPath;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 /// A file larger than this is left out.
 pub(crate) const HUGE: u64 = 1 << 30;
 /// How many files that git can't store are looked for one by one.
-const REFUSED: usize = 200;
+pub(crate) const REFUSED: usize = 200;
 /// A file whose ctime is at most this many seconds before the last look may have changed in the same tick as it.
 const SLACK: i64 = 2;
 
@@ -53,7 +54,7 @@ pub(crate) struct Header {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+pub(crate) enum Fault {
     #[error("usage: airlock-warden keeper candidate --base TREE [--have TREE]…")]
     Usage,
     #[error(transparent)]
@@ -97,25 +98,30 @@ fn job(args: &[OsString], places: &Places, out: &mut dyn Write) -> Result<(), Fa
     Keeper { places, base, have: &have, read: history }.candidate(out)
 }
 
-struct Keeper<'a> {
-    places: &'a Places,
-    base: &'a str,
+pub(crate) struct Keeper<'a> {
+    pub(crate) places: &'a Places,
+    pub(crate) base: &'a str,
     have: &'a [&'a str],
     /// Objects directories that are read beside its own.
     read: Vec<PathBuf>,
 }
 
 /// One entry of the index: mode and content.
-type Entry = (String, String);
+pub(crate) type Entry = (String, String);
 
 impl Keeper<'_> {
-    fn git(&self, doing: &'static str) -> Git<'_> {
+    pub(crate) fn git(&self, doing: &'static str) -> Git<'_> {
         Git::new(doing)
             .at(&self.places.git)
             .tree(&self.places.tree)
             .alternates(&self.read)
             // Refusing to store a file for its line ends is for people who type `git add`.
             .set("core.safecrlf=false")
+            // What the host's check of a pack refuses, so that one name does not make all others unreviewable.
+            .set("core.protectHFS=true")
+            .set("core.protectNTFS=true")
+            // Its objects are packed at once; compressing them before keeps an agent waiting.
+            .set("core.looseCompression=0")
             .time(LONG)
     }
 
@@ -202,7 +208,9 @@ impl Keeper<'_> {
             from.push(&excludes);
             self.git("list untracked files").args(["ls-files", "-o", "-z"]).args(extra).arg(from).ok()
         };
-        let ignored: BTreeSet<Vec<u8>> = pieces(&list(&["-i", "--directory"])?)
+        let not_wanted = list(&["-i", "--directory"])?;
+        let ignored_files: BTreeSet<&[u8]> = pieces(&not_wanted).filter(|p| !p.ends_with(b"/")).collect();
+        let ignored: BTreeSet<Vec<u8>> = pieces(&not_wanted)
             .filter_map(|p| p.strip_suffix(b"/"))
             .filter(|dir| !before.range(joined(dir, b"")..).next().is_some_and(|(p, _)| p.starts_with(&joined(dir, b""))))
             .map(<[u8]>::to_vec)
@@ -219,7 +227,7 @@ impl Keeper<'_> {
         let look = Look::open(&self.places.tree).map_err(io)?;
         let found = look.walk(&skip, &links, &mut left).map_err(io)?;
 
-        let huge = self.distrust(&before, &found, trust)?;
+        let huge = self.distrust(&before, &found, trust, &mut left)?;
         let refresh = self.git("compare the tree").args(["update-index", "-q", "--refresh"]).run()?;
         if refresh.code > 1 {
             refresh.checked("compare the tree")?;
@@ -236,8 +244,12 @@ impl Keeper<'_> {
             if links.contains(path) || huge.contains(path) {
                 continue;
             }
+            if path.len() > LONGEST {
+                left.add(path, TOO_LONG);
+                continue;
+            }
             match look.at(path) {
-                Kind::Readable => put.push(path.to_vec()),
+                Kind::Readable(weight) => put.push((path.to_vec(), weight)),
                 Kind::Gone if before.contains_key(path) => gone.push(path.to_vec()),
                 Kind::Gone => {}
                 Kind::Special(what) => {
@@ -256,12 +268,17 @@ impl Keeper<'_> {
                 .input(lines(&gone))
                 .ok()?;
         }
+        let put = affordable(put, &mut left);
         let mut refused = 0;
         self.put(&put, &mut refused, &mut left)?;
+        self.screen(&mut left)?;
 
         let after = self.index()?;
         for path in put.iter().filter(|p| !after.contains_key(*p)) {
-            left.add(path, "git stores no file of this name");
+            left.add(path, no_such_name(path));
+        }
+        for path in found.keys().filter(|p| !after.contains_key(*p) && !ignored_files.contains(p.as_slice())) {
+            left.add(path, "git did not list it: it is new since this look began, or git can't reach it");
         }
         if let Some((path, _)) = after.iter().find(|(p, e)| e.0 == "160000" && before.get(*p) != Some(e)) {
             return Err(Fault::Moving(format!("`{}` became a repository", RawPath(path.clone()))));
@@ -275,29 +292,41 @@ impl Keeper<'_> {
     fn distrust(
         &self,
         before: &BTreeMap<Vec<u8>, Entry>,
-        found: &BTreeMap<Vec<u8>, (i64, u64)>,
+        found: &BTreeMap<Vec<u8>, Seen>,
         trust: bool,
+        left: &mut LeftOut,
     ) -> Result<BTreeSet<Vec<u8>>, Fault> {
         let last =
             std::fs::read_to_string(self.places.git.join("scan")).ok().and_then(|t| t.parse::<i64>().ok()).filter(|_| trust);
         let skipped = std::fs::read(self.places.git.join("skipped")).unwrap_or_default();
         let skipped: BTreeSet<&[u8]> = pieces(&skipped).collect();
-        let mut reset = Vec::new();
         let mut huge = BTreeSet::new();
-        for (path, (mode, id)) in before {
-            let Some((ctime, size)) = found.get(path) else { continue };
-            if mode == "160000" {
-                continue;
-            }
-            if *size > HUGE {
+        let (mut reset, mut measured) = (Vec::new(), Vec::new());
+        for (path, entry) in before {
+            let Some(seen) = found.get(path).filter(|_| entry.0 != "160000") else { continue };
+            if seen.weight.size > HUGE {
                 huge.insert(path.clone());
             }
-            if skipped.contains(path.as_slice()) || last.is_none_or(|last| *ctime >= last - SLACK) {
-                reset.extend(format!("{mode} {id} 0\t").bytes());
-                reset.extend(path);
-                reset.push(0);
+            if skipped.contains(path.as_slice()) || last.is_none_or(|last| seen.ctime >= last - SLACK) {
+                reset.extend(entry_line(entry, path));
+                if seen.weight.size > SMALL && seen.weight.size <= HUGE {
+                    measured.push((path, &entry.1, seen.weight));
+                }
             }
         }
+        // Comparing reads files, so those that can't be what they were count as new ones do. The others were afforded before.
+        let ids: String = measured.iter().map(|(_, id, _)| format!("{id}\n")).collect();
+        let sizes = match ids.is_empty() {
+            true => Vec::new(),
+            false => self.git("measure files").args(["cat-file", "--batch-check=%(objectsize)"]).input(ids.into_bytes()).ok()?,
+        };
+        let sizes = String::from_utf8_lossy(&sizes);
+        let other: Vec<_> = (measured.iter().zip(sizes.lines()))
+            .filter(|((_, _, weight), size)| size.parse() != Ok(weight.size))
+            .map(|((path, _, weight), _)| ((*path).clone(), *weight))
+            .collect();
+        let read: BTreeSet<Vec<u8>> = affordable(other.clone(), left).into_iter().collect();
+        huge.extend(other.into_iter().map(|(path, _)| path).filter(|path| !read.contains(path)));
         if !reset.is_empty() {
             self.git("look at changed files").args(["update-index", "-z", "--index-info"]).input(reset).ok()?;
         }
@@ -359,6 +388,9 @@ impl Keeper<'_> {
             input.push_str(&format!("^{have}\n"));
         }
         self.git("pack the candidate")
+            // A large file is stored, not thought about: an agent may stand still for as long as this takes.
+            .set("core.bigFileThreshold=16m")
+            .set("pack.compression=1")
             .args(["pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"])
             .input(input.into_bytes())
             .write_to(file.try_clone().map_err(io)?)?
@@ -374,6 +406,6 @@ fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
     [dir, b"/", name].concat()
 }
 
-fn lines(paths: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn lines(paths: &[Vec<u8>]) -> Vec<u8> {
     paths.iter().flat_map(|p| p.iter().copied().chain([0])).collect()
 }

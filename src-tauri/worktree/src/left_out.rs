@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 
 /// So many paths are named; more are counted.
 const NAMED: usize = 5_000;
+/// So many bytes of paths are named: a keeper's first line has a limit, and each byte may be written as five.
+const BYTES: usize = 2 << 20;
 
 /// Paths left out, each once.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
     paths: BTreeMap<Vec<u8>, String>,
+    bytes: usize,
     more: usize,
 }
 
@@ -19,10 +22,11 @@ impl LeftOut {
         if self.paths.contains_key(path) {
             return;
         }
-        if self.paths.len() >= NAMED {
+        if self.paths.len() >= NAMED || self.bytes + path.len() > BYTES {
             self.more += 1;
             return;
         }
+        self.bytes += path.len();
         self.paths.insert(path.to_vec(), why.to_owned());
     }
 

@@ -3,6 +3,7 @@
 use crate::files::{SEALED, names};
 use crate::inside::HUGE;
 use crate::left_out::LeftOut;
+use crate::screen::Weight;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +13,15 @@ use std::path::Path;
 
 /// Directories deeper than this are left out.
 const DEEPEST: usize = 200;
+/// Paths of more bytes are left out: the kernel takes up to 4,096, of which some are the tree's own.
+pub(crate) const LONGEST: usize = 4_000;
+pub(crate) const TOO_LONG: &str = "too deep: a path of more than 4,000 bytes";
 
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A regular file that can be read, or a symbolic link.
-    Readable,
+    Readable(Weight),
     /// Nothing, a directory, or something beyond a symbolic link.
     Gone,
     /// Neither file, link nor directory; what it is.
@@ -26,6 +30,15 @@ pub(crate) enum Kind {
     Huge,
     /// A file that can't be opened.
     Unreadable(Errno),
+}
+
+/// A file or link that was walked past.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    /// When it last changed, in seconds.
+    pub(crate) ctime: i64,
+    /// How large it is.
+    pub(crate) weight: Weight,
 }
 
 /// An opened tree.
@@ -52,13 +65,13 @@ impl Look {
             Err(e) => return Kind::Unreadable(e),
         };
         match file_type(&stat) {
-            FileType::Symlink => Kind::Readable,
+            FileType::Symlink => Kind::Readable(whole(&stat)),
             FileType::Directory => Kind::Gone,
             FileType::RegularFile if size(&stat) > HUGE => Kind::Huge,
             FileType::RegularFile => {
                 let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
                 match rustix::fs::openat2(&dir, name, flags, Mode::empty(), SEALED) {
-                    Ok(_) => Kind::Readable,
+                    Ok(file) => Kind::Readable(Weight { stored: stored(&file, &stat), size: size(&stat) }),
                     Err(e) => Kind::Unreadable(e),
                 }
             }
@@ -67,13 +80,13 @@ impl Look {
     }
 
     /// Walks the tree but for `.git` and the directories in `skip`. Files and links with ctime and size; special files,
-    /// unreadable directories and content of submodules (`links`) are told.
+    /// unreadable directories, git directories, paths that are too long and content of submodules (`links`) are told.
     pub(crate) fn walk(
         &self,
         skip: &BTreeSet<&[u8]>,
         links: &BTreeSet<&[u8]>,
         left: &mut LeftOut,
-    ) -> io::Result<BTreeMap<Vec<u8>, (i64, u64)>> {
+    ) -> io::Result<BTreeMap<Vec<u8>, Seen>> {
         let mut walk = Walk { skip, links, left, found: BTreeMap::new() };
         walk.dir(self.0.as_fd(), &[], 0)?;
         Ok(walk.found)
@@ -84,13 +97,13 @@ struct Walk<'a> {
     skip: &'a BTreeSet<&'a [u8]>,
     links: &'a BTreeSet<&'a [u8]>,
     left: &'a mut LeftOut,
-    found: BTreeMap<Vec<u8>, (i64, u64)>,
+    found: BTreeMap<Vec<u8>, Seen>,
 }
 
 impl Walk<'_> {
     fn dir(&mut self, dir: BorrowedFd<'_>, at: &[u8], depth: usize) -> io::Result<()> {
         for name in names(dir)? {
-            if name.as_bytes() == b".git" {
+            if name.as_bytes() == b".git" && at.is_empty() {
                 continue;
             }
             let mut path = at.to_vec();
@@ -99,6 +112,14 @@ impl Walk<'_> {
             }
             path.extend(name.as_bytes());
             if self.skip.contains(path.as_slice()) {
+                continue;
+            }
+            if name.as_bytes() == b".git" {
+                self.left.add(&path, "git stores nothing of this name");
+                continue;
+            }
+            if path.len() > LONGEST {
+                self.left.add(&path, TOO_LONG);
                 continue;
             }
             let stat = match rustix::fs::statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -114,7 +135,7 @@ impl Walk<'_> {
                     if size(&stat) > HUGE {
                         self.left.add(&path, "larger than 1 GiB: its version before is kept");
                     }
-                    self.found.insert(path, (stat.st_ctime, size(&stat)));
+                    self.found.insert(path, Seen { ctime: stat.st_ctime, weight: whole(&stat) });
                 }
                 FileType::Directory if depth >= DEEPEST => self.left.add(&path, "too many directories deep"),
                 FileType::Directory => {
@@ -141,6 +162,19 @@ impl Walk<'_> {
 
 fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
+}
+
+fn whole(stat: &Stat) -> Weight {
+    Weight { size: size(stat), stored: size(stat) }
+}
+
+/// How much of a file is no hole. Few blocks alone say nothing: a file system may compress, or not have written yet.
+fn stored(file: &OwnedFd, stat: &Stat) -> u64 {
+    let blocks = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(0)) {
+        Ok(hole) if hole < size(stat) => blocks,
+        _ => size(stat),
+    }
 }
 
 fn size(stat: &Stat) -> u64 {

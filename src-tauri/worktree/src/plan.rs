@@ -1,4 +1,7 @@
 //! What an apply would do, computed without doing it.
+//!
+//! Merging and comparing are the git program's: they read the person's repository, which libgit2 may refuse, and a file that the
+//! task adds to a directory which the branch renamed is a conflict for git, while libgit2 leaves it in the old place unsaid.
 
 use crate::candidate::base_tree;
 use crate::config;
@@ -129,9 +132,17 @@ impl Plan {
     }
 }
 
+/// A file in an exit's own directory that says that a journal names it.
+pub(crate) const BEGUN: &str = "begun";
+
+/// Where the directories of all exits are.
+pub(crate) fn exits(layout: &Layout) -> PathBuf {
+    layout.data.join("exits")
+}
+
 /// The exit's own directory.
 pub(crate) fn exit_dir(layout: &Layout, exit: &ExitId) -> PathBuf {
-    layout.data.join("exits").join(exit.as_str())
+    exits(layout).join(exit.as_str())
 }
 
 pub(crate) fn path(raw: &RawPath) -> &Path {
@@ -239,13 +250,42 @@ pub enum ApplyError {
         source: io::Error,
     },
     /// An exit that could not be taken back at once.
-    #[error("{cause}; taking it back failed too ({then}). Start Airlock again: it finishes or takes back what was begun")]
+    #[error(
+        "this stopped half-way: {}. Taking it back failed too: {}. The branch or some files may have changed, and git waits for the index lock. Mend that and start Airlock again: it finishes or takes back what was begun", .cause.bare(), .then.bare()
+    )]
     HalfWay {
         /// What went wrong first.
         cause: Box<ApplyError>,
         /// What went wrong then.
         then: Box<ApplyError>,
     },
+    /// An exit that was killed half-way and can't be finished or taken back now.
+    #[error(
+        "an apply or undo that was cut off can't be finished or taken back yet: {}. The branch or some files may have changed. Mend that and start Airlock again: it tries anew", .cause.bare()
+    )]
+    Unfinished {
+        /// What went wrong.
+        cause: Box<ApplyError>,
+    },
+}
+
+impl ApplyError {
+    /// What happened, without a word on what is changed or what to do: for where more than this went wrong.
+    pub(crate) fn bare(&self) -> String {
+        match self {
+            Self::NotClean { top, paths, .. } => format!("files are in the way in `{}`: {}", top.display(), reasons(paths)),
+            Self::Busy { top, what } => format!("`{}` is busy: {what}", top.display()),
+            Self::BranchMoved { branch, expected, found } => {
+                format!("the branch `{branch}` moved meanwhile (it stands at {}, not at {})", at(found), at(expected))
+            }
+            Self::Conflicts { branch, paths } => format!("`{branch}` changed the same places as the task ({})", list(paths)),
+            Self::DiskFull { path } => format!("the disk is full: `{}` could not be written", path.display()),
+            Self::Io { path, source } => format!("`{}` could not be written or read ({source})", path.display()),
+            Self::HalfWay { cause, then } => format!("{}; then {}", cause.bare(), then.bare()),
+            Self::Unfinished { cause } => cause.bare(),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// Makes an I/O error of `path` an [`ApplyError`].

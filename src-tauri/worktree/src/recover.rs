@@ -1,6 +1,6 @@
 //! Finishes or takes back an exit that was killed half-way.
 
-use crate::apply::{bring_files, discard, finish_index, lock, sweep, take_back};
+use crate::apply::{bring_files, finish_index, leave, lock, sweep, take_back};
 use crate::git::Git;
 use crate::journal::{Journal, Step};
 use crate::plan::{ApplyError, Plan, exit_dir};
@@ -28,7 +28,7 @@ pub fn recover(layout: &Layout, steps: &[Step], journal: &dyn Journal) -> Result
             Step::Undone(_) => Outcome::Undone,
             _ => continue,
         };
-        discard(&place)?;
+        leave(&place);
         return Ok(outcome);
     }
     let lock = lock(&place)?;
@@ -36,17 +36,18 @@ pub fn recover(layout: &Layout, steps: &[Step], journal: &dyn Journal) -> Result
     if has_moved(plan)? {
         // Without the lock the files were done with, or somebody took it away and works there again: they stay as they are.
         if working_copy::holds_lock(plan) {
-            bring_files(plan, &place, journal)?;
-            sweep(plan)?;
-            finish_index(plan, &Shadow::of(&place, plan), journal)?;
+            let finished = bring_files(plan, &place, journal)
+                .and_then(|_| sweep(plan))
+                .and_then(|()| finish_index(plan, &Shadow::of(&place, plan), journal));
+            finished.map_err(|cause| ApplyError::Unfinished { cause: Box::new(cause) })?;
         }
         journal.record(&Step::Done)?;
-        discard(&place)?;
+        leave(&place);
         return Ok(Outcome::Finished);
     }
-    take_back(plan, &place, &lock, false)?;
+    take_back(plan, &place, &lock, false).map_err(|cause| ApplyError::Unfinished { cause: Box::new(cause) })?;
     journal.record(&Step::Undone("it was interrupted before the branch moved".to_owned()))?;
-    discard(&place)?;
+    leave(&place);
     Ok(Outcome::Undone)
 }
 

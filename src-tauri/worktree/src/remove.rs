@@ -2,17 +2,22 @@
 
 use crate::create::{BEGINNING, MARKER};
 use crate::files;
+use crate::plan::{BEGUN, exits};
 use crate::store::{Store, worktree_dir};
-use model::id::{RepoId, TaskId};
+use model::id::{ExitId, RepoId, TaskId};
 use model::layout::Layout;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Directories on their way out are called so.
 const GOING: &str = ".going-";
+
+/// Nobody waits longer between planning an exit and doing it.
+const PLANNED: Duration = Duration::from_secs(3600);
 
 /// Files that could not be removed.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +46,9 @@ pub fn remove_repo(layout: &Layout, repo: &RepoId) -> Result<(), RemoveError> {
     take_away(&layout.repo(repo))
 }
 
-/// Removes what creations and removals that were killed have left; the tasks whose half-made files went.
+/// Removes what creations, plans of exits and removals that were killed have left; the tasks whose half-made files went.
 pub fn clean_up(layout: &Layout) -> Result<Vec<TaskId>, RemoveError> {
+    abandoned_exits(layout)?;
     let mut gone = Vec::new();
     let tasks = layout.data.join("tasks");
     if !tasks.is_dir() {
@@ -85,6 +91,33 @@ pub fn clean_up(layout: &Layout) -> Result<Vec<TaskId>, RemoveError> {
         }
     }
     Ok(gone)
+}
+
+/// Removes what exits have prepared that were planned and then neither begun nor given up. No journal names them.
+fn abandoned_exits(layout: &Layout) -> Result<(), RemoveError> {
+    let root = exits(layout);
+    for entry in listed(&root)? {
+        let place = root.join(&entry);
+        let failed = |source| RemoveError { path: place.clone(), source };
+        if entry.starts_with(GOING) {
+            remove(&root, &entry)?;
+            continue;
+        }
+        let age = match std::fs::symlink_metadata(&place).and_then(|meta| meta.modified()) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            // One from the future is left alone.
+            modified => modified.map_err(failed)?.elapsed().unwrap_or_default(),
+        };
+        if age < PLANNED || place.join(BEGUN).exists() || ExitId::parse(&entry).is_err() {
+            continue;
+        }
+        // Whoever acts on it holds its lock, and says that it has begun before letting go.
+        let lock = files::try_lock(&place.join("lock"), files::Missing::Make).map_err(failed)?;
+        if lock.is_some() && !place.join(BEGUN).exists() {
+            take_away(&place)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a task's creation was killed: its marker is there and nobody holds it. A directory without anything is one too.

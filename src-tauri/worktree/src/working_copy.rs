@@ -246,8 +246,9 @@ impl<'a> Shadow<'a> {
     pub(crate) fn stage(&self) -> Result<(), ApplyError> {
         let (old, new, index) = (self.place.join("old"), self.place.join("new"), self.place.join("index.new"));
         let root = files::open_dir(self.top()).map_err(failed(self.top()))?;
+        let kept = files::open_dir(&old).map_err(failed(&old))?;
         for file in self.plan.files.iter().filter(|f| f.old_mode != 0) {
-            put::keep(&root, &file.path, &old).map_err(failed(&self.top().join(path(&file.path))))?;
+            put::keep(&root, &file.path, &kept).map_err(failed(&self.top().join(path(&file.path))))?;
         }
         std::fs::copy(self.place.join("index"), &index).map_err(failed(&index))?;
         let mut lines = Vec::new();

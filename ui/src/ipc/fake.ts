@@ -118,7 +118,7 @@ function rows(): Row[] {
     row("add", null, 96, [s("            "), s("eprintln!", "mac"), s("("), s('"torn tail at {at}"', "str"), s(");")], null, 1),
     row("add", null, 97, [s("            "), s("// keep the bytes", "com")], null, 1),
     row("add", null, 98, [s(HOSTILE.code)], null, 1),
-    row("add", null, 99, [s("x"), s("U+202E", "esc"), s("y "), s("1", "num")], null, 1),
+    row("add", null, 99, [s("x"), s("\\u{202e}", "esc"), s("y "), s("1", "num")], null, 1),
     row("note", null, null, [s("No newline at end of file")], null, 1),
   ];
 }
@@ -214,7 +214,7 @@ export function fakeClient(empty = false): Fake {
           `Policy ${name}`,
           "Files: the workspace, a private home and a private /tmp can be written; the system can be read.",
           "Tools of your home: those in known install places, read-only.",
-          "Refused and told when touched: ~/.ssh, ~/.aws, ~/.gnupg.",
+          "Not there: your home and all in it but the tools; named: ~/.ssh, ~/.aws, ~/.gnupg. A touch of ~/.ssh is told; of the others not yet.",
           `Network by ${name}: 1 rules; everything else is refused and shown, as nobody can be asked yet.`,
           "  allow api.anthropic.com on port 443: the agent’s model",
           "Limits: 1024 processes, 4h in all, 700 open files a process, 1GiB of output kept.",

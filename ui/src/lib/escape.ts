@@ -71,6 +71,12 @@ function bytes(out: Piece[], run: number[]): void {
   }
 }
 
+/** The word for a piece of a diff's line that the Rust side wrote out: `\u{202e}` is `U+202E`, `\x1b` is `ESC`; bytes and notes stay as they are. */
+export function writtenOut(text: string): string {
+  const hex = /^\\u\{([0-9a-f]+)\}$|^\\x([0-7][0-9a-f])$/.exec(text);
+  return hex ? nameOf(parseInt(hex[1] ?? hex[2] ?? "", 16)) : text;
+}
+
 /** Cuts a text without escapes (a title, a host, a reason) into pieces. */
 export function pieces(text: string): Piece[] {
   const out: Piece[] = [];

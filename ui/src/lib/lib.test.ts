@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ChangedFile, Row } from "../ipc/client";
 import { columns } from "./columns";
-import { hides, pathPieces, pieces } from "./escape";
+import { hides, pathPieces, pieces, writtenOut } from "./escape";
 import { actionOf, chord, KEYS, label, type Action, type Where } from "./keys";
 import { split } from "./split";
 import { ago, count, elapsed, size } from "./time";
@@ -17,6 +17,9 @@ describe("text that hides is written out", () => {
   });
   it("in texts that were not escaped on the way", () => {
     expect(text(pieces("a\u202Eb\u0007"))).toBe("a[U+202E]b[BEL]");
+  });
+  it("in lines of a diff, by the same names", () => {
+    expect(["\\u{202e}", "\\x1b", "\\xff\\xfe", "… (9 more characters)"].map(writtenOut)).toEqual(["U+202E", "ESC", "\\xff\\xfe", "… (9 more characters)"]);
   });
   it("and nothing else is", () => {
     expect(text(pieces("ordinary – text, 日本語 €"))).toBe("ordinary – text, 日本語 €");

@@ -164,6 +164,12 @@ pub(crate) fn keeps_nothing(path: &Path) -> bool {
     SINKS.iter().any(|sink| path == Path::new(sink)) || path.starts_with("/dev/pts")
 }
 
+/// The quiet place that a path, taken as written, lies in.
+pub(crate) fn quiet<'a>(path: &Path, jail: &'a JailRef) -> Option<&'a Path> {
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    jail.quiet.iter().map(PathBuf::as_path).find(|place| !climbs && path.starts_with(place))
+}
+
 /// `Denied` only where the path, taken as written, can't lead to any place that the jail can write to.
 pub(crate) fn verdict(path: Option<&Path>, jail: &JailRef) -> Verdict {
     // Links of these lead anywhere.
@@ -220,7 +226,7 @@ mod tests {
 
     #[test]
     fn denied_is_said_only_where_it_is_clear() {
-        let jail = JailRef { init_pid: 1, writable: vec!["/home/u/repo".into(), "/tmp".into()], tools: vec![] };
+        let jail = JailRef { init_pid: 1, writable: vec!["/home/u/repo".into(), "/tmp".into()], ..JailRef::default() };
         let told = |path: &str| verdict(Some(Path::new(path)), &jail);
         for path in ["/usr/local/evil", "/home/u/repository", "/etc/passwd", "/home/u/.bashrc"] {
             assert_eq!(told(path), Verdict::Denied, "{path} is outside");

@@ -66,7 +66,7 @@ fn told_with<T: Send + 'static>(
 }
 
 fn jail(writable: &Path) -> JailRef {
-    JailRef { init_pid: std::process::id(), writable: vec![writable.to_path_buf()], tools: vec![] }
+    JailRef { init_pid: std::process::id(), writable: vec![writable.to_path_buf()], ..JailRef::default() }
 }
 
 fn sh(dir: &Path, script: &str) -> i32 {
@@ -192,6 +192,38 @@ fn changes_of_files_are_told_with_who_and_reads_are_not() {
     let order = |wanted: &dyn Fn(&Fact) -> bool| facts.iter().position(wanted).unwrap();
     let ran = order(&|fact| matches!(fact, Fact::Exec { process } if process.program == RawPath::from("mv")));
     assert!(ran < order(&|fact| matches!(fact, Fact::File { op: FileOp::Rename, .. })), "a program is told before what it does");
+}
+
+#[test]
+fn changes_below_a_quiet_place_are_one_fact_a_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let (quiet, path) = (dir.path().join("git"), dir.path().to_path_buf());
+    std::fs::create_dir(&quiet).unwrap();
+    let jail = JailRef { quiet: vec![quiet.clone()], ..jail(dir.path()) };
+    let script = "cd git; for i in 1 2 3 4 5 6 7 8; do : > f$i; done; : > ../beside; : > sub/../../climbs";
+    let (facts, _) = told_with(jail, Box::new(memory::Remote), move |_| {
+        std::fs::create_dir(path.join("git/sub")).unwrap();
+        std::fs::write(path.join("out"), "").unwrap();
+        std::fs::rename(path.join("out"), path.join("git/in")).unwrap();
+        assert_eq!(sh(&path, script), 0);
+    });
+    let mut folded: Vec<(Option<u32>, u64)> = Vec::new();
+    for fact in &facts {
+        if let Fact::Folded { process, path, count } = fact {
+            assert_eq!(*path, RawPath::from(quiet.as_os_str().as_bytes()));
+            folded.push((process.as_ref().map(|p| p.pid), *count));
+        }
+    }
+    let own = Some(std::process::id());
+    let of = |mine: bool| folded.iter().filter(|(pid, _)| (*pid == own) == mine).map(|(_, n)| n).sum::<u64>();
+    assert_eq!((of(true), of(false)), (1, 8), "the directory made by the test, and eight files of the shell: {facts:?}");
+    assert!(folded.len() <= 4, "a process has a fact a second, and this takes at most two: {facts:?}");
+    let files = files(&facts);
+    assert!(!files.iter().any(|(_, path, ..)| path.ends_with("f1") || path.ends_with("sub")), "{files:?}");
+    for beside in ["beside", "climbs"] {
+        assert!(files.iter().any(|(_, path, ..)| path.ends_with(beside)), "{beside} is not below it: {files:?}");
+    }
+    assert!(files.iter().any(|(op, ..)| *op == FileOp::Rename), "what comes from elsewhere is told: {files:?}");
 }
 
 #[test]

@@ -96,3 +96,53 @@ fn a_budget_that_does_not_suffice_is_said_once() {
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes.iter().all(|note| note.contains("5 directories")), "{notes:?}");
 }
+
+#[test]
+fn an_end_comes_after_everything_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for i in 0..20 {
+        let (watch, facts) = watch(dir.path(), BUDGET);
+        std::fs::write(dir.path().join(format!("f{i}")), "").unwrap();
+        drop(watch);
+        let (rows, notes) = until(&facts, &format!("f{i}"));
+        assert_eq!(rows, [(FileOp::Create, format!("f{i}"), None)], "the last change before the end is told");
+        assert_eq!(notes, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn reading_is_no_change() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("old"), "x").unwrap();
+    let (_watch, facts) = watch(dir.path(), BUDGET);
+    for _ in 0..8000 {
+        assert_eq!(std::fs::read(dir.path().join("old")).unwrap(), b"x");
+    }
+    std::fs::write(dir.path().join("end"), "").unwrap();
+    let (rows, notes) = until(&facts, "end");
+    assert_eq!(rows, [(FileOp::Create, "end".into(), None)], "opens are heard and not told");
+    assert_eq!(notes, Vec::<String>::new());
+}
+
+#[test]
+fn what_left_the_workspace_is_not_watched_and_what_takes_its_name_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    std::fs::create_dir_all(root.join("a/b")).unwrap();
+    let (_watch, facts) = watch(root, BUDGET);
+    std::fs::rename(root.join("a"), outside.path().join("gone")).unwrap();
+    std::fs::create_dir_all(root.join("a/b")).unwrap();
+    std::fs::write(root.join("a/b/first"), "").unwrap();
+    until(&facts, "a/b/first");
+    // The window in which both halves of a rename are joined is over once something later was told.
+    std::fs::write(root.join("later"), "").unwrap();
+    until(&facts, "later");
+    std::fs::write(outside.path().join("gone/b/secret"), "").unwrap();
+    std::fs::remove_dir_all(root.join("a/b")).unwrap();
+    std::fs::create_dir(root.join("a/b")).unwrap();
+    std::fs::write(root.join("a/b/second"), "").unwrap();
+    let (rows, notes) = until(&facts, "a/b/second");
+    assert!(!rows.iter().any(|(_, path, _)| path.contains("secret")), "what was moved out is the person's: {rows:?}");
+    assert_eq!(notes, Vec::<String>::new());
+}

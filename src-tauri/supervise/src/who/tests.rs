@@ -18,6 +18,7 @@ fn here() -> Arc<Who> {
         init_pid: std::process::id(),
         writable: vec!["/home/u/repo".into(), "/tmp".into()],
         tools: vec!["/home/u/.cargo/bin".into()],
+        quiet: vec![],
     };
     Who::new(jail).unwrap()
 }

@@ -364,6 +364,22 @@ fn wrong_words_and_missing_names_are_told() {
 }
 
 #[test]
+fn a_new_file_in_a_directory_that_the_branch_renamed_is_a_conflict() {
+    let world = World::new();
+    world.write("old/one", "1\n".repeat(9));
+    world.write("old/two", "2\n".repeat(9));
+    world.commit("a directory");
+    let task = world.create();
+    task.write("old/three", "3\n");
+    world.git(["mv", "old", "new"]);
+    world.git(["commit", "-q", "-m", "renamed"]);
+    match plan_err(&world, &task, &main()) {
+        ApplyError::Conflicts { paths, .. } => assert_eq!(paths, [RawPath::from("new/three")], "it has no silent place"),
+        other => panic!("a conflict is told: {other}"),
+    }
+}
+
+#[test]
 fn only_accepted_files_leave() {
     let world = World::new();
     let task = varied(&world);
@@ -507,4 +523,27 @@ fn reftable_repositories_take_an_exit_too() {
     assert_eq!(world.git(["status", "--porcelain"]), "");
     undo(&world, &plan).unwrap();
     assert_eq!(world.git(["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_file_and_a_directory_of_one_name_are_accepted_together_or_told() {
+    let world = World::new();
+    world.write("dir/one", "1\n");
+    world.commit("a directory");
+    let task = world.create();
+    task.remove("a.txt");
+    task.write("a.txt/inside", "a directory now\n");
+    task.remove("dir/one");
+    std::fs::remove_dir(task.tree().join("dir")).unwrap();
+    task.write("dir", "a file now\n");
+    let tree = task.candidate().tree;
+    let result = |paths: &[&str]| {
+        let paths: Vec<RawPath> = paths.iter().map(|p| RawPath::from(*p)).collect();
+        result_tree(&task.git, &tree, &paths)
+    };
+    assert_eq!(result(&["a.txt", "a.txt/inside", "dir/one", "dir"]).unwrap(), tree, "all of it is the candidate");
+    for alone in ["a.txt/inside", "dir"] {
+        let said = result(&[alone]).unwrap_err().to_string();
+        assert!(said.contains("same name") && said.contains(alone), "what stands in the way is not dropped: {said}");
+    }
 }

@@ -336,3 +336,114 @@ fn a_tree_that_moves_is_survived() {
     drop(std::fs::remove_file(task.tree().join("race")));
     assert_eq!(task.candidate().tree, task.created.base_tree, "at rest it is exact again");
 }
+
+#[test]
+fn one_name_that_git_refuses_makes_nothing_else_unreviewable() {
+    let world = World::new();
+    world.write(".gitmodules", "# none yet\n");
+    world.commit("modules");
+    let task = world.create();
+    let names = [".git\u{200c}/x", "a/.g\u{200c}it/hooks/x", ".GIT/x", "git~1/x", "b/.git./x", "c\\.git/x"];
+    for name in names {
+        task.write(name, "x\n");
+    }
+    for dir in ["wt", "src"] {
+        task.write(format!("{dir}/.git"), "gitdir: /nowhere\n");
+    }
+    symlink("a.txt", task.tree().join("src/.gitmodules")).unwrap();
+    let bad = "[submodule \"../x\"]\n\tpath = x\n\turl = https://example.org/x\n";
+    for name in [".gitmodules", "deep/.GitModules", "gitmod~1"] {
+        task.write(name, bad);
+    }
+    task.write("long/.gitattributes", format!("*.x {}\n", "a".repeat(3000)));
+    task.write("good/.gitmodules", "[submodule \"x\"]\n\tpath = x\n\turl = https://example.org/x\n");
+    task.write("good/.gitattributes", "*.x text\n");
+    task.write("a.txt", "changed\n");
+    for _ in 0..2 {
+        let taken = task.candidate();
+        let files = task.files(&world, taken.tree.as_str());
+        let good = [".gitignore", ".gitmodules", "a.txt", "good/.gitattributes", "good/.gitmodules", "src/lib.rs"];
+        assert_eq!(files, good, "all else stays reviewable: {:#?}", taken.left_out);
+        let changed = worktree::changes(&task.git, None, &taken.tree).unwrap();
+        assert!(changed.iter().all(|f| f.path.to_string() != ".gitmodules"), "the base's version stands: {changed:?}");
+        let why = reasons(&taken);
+        for name in names {
+            let name = model::path::RawPath::from(name).to_string();
+            assert!(why.get(&name).is_some_and(|w| w.contains("take it for `.git`")), "{name}: {why:#?}");
+        }
+        for name in ["wt/.git", "src/.git"] {
+            assert!(why[name].contains("stores nothing of this name"), "{why:#?}");
+        }
+        for name in [".gitmodules", "deep/.GitModules", "gitmod~1"] {
+            assert!(why[name].contains("../x"), "{name}: what git says is told: {why:#?}");
+        }
+        assert!(why["long/.gitattributes"].contains("gitattributesLineLength"), "{why:#?}");
+        assert!(why.contains_key("src/.gitmodules"), "{why:#?}");
+    }
+    task.write(".gitmodules", "# better\n");
+    let taken = task.candidate();
+    assert!(!reasons(&taken).contains_key(".gitmodules"), "a good one counts again: {:?}", taken.left_out);
+}
+
+#[test]
+fn holes_and_masses_of_data_are_left_out_and_source_files_never() {
+    let world = World::new();
+    let task = world.create();
+    for n in 0..90 {
+        std::fs::File::create(task.tree().join(format!("hole{n}"))).unwrap().set_len(1000 << 20).unwrap();
+        std::fs::File::create(task.tree().join(format!("small-hole{n}"))).unwrap().set_len(100 << 20).unwrap();
+    }
+    std::fs::File::options().write(true).open(task.tree().join("a.txt")).unwrap().set_len(200 << 20).unwrap();
+    task.write("source.rs", "fn f() {}\n");
+    for _ in 0..2 {
+        let taken = task.candidate();
+        assert_eq!(task.files(&world, taken.tree.as_str()), [".gitignore", "a.txt", "source.rs", "src/lib.rs"]);
+        let why = reasons(&taken);
+        assert_eq!(why.len(), 181, "each is named");
+        assert!(why["hole7"].contains("1000 MiB") && why["hole7"].contains("above 256 MiB"), "{:?}", why["hole7"]);
+        assert!(why["small-hole7"].contains("100 MiB") && why["small-hole7"].contains("sparse"), "{:?}", why["small-hole7"]);
+        assert!(why["a.txt"].contains("sparse"), "{:?}", why["a.txt"]);
+        let changed = worktree::changes(&task.git, None, &taken.tree).unwrap();
+        assert_eq!(changed.len(), 1, "the version before is kept: {changed:?}");
+    }
+    task.write("a.txt", "small again\n");
+    assert_eq!(worktree::changes(&task.git, None, &task.candidate().tree).unwrap().len(), 2, "small again it counts again");
+}
+
+#[test]
+fn a_path_that_is_too_long_is_named() {
+    let world = World::new();
+    let task = world.create();
+    let mut at = std::fs::File::open(task.tree()).unwrap();
+    for n in 0..60 {
+        let name = format!("{n:0>200}");
+        rustix::fs::mkdirat(&at, &name, rustix::fs::Mode::RWXU).unwrap();
+        at = rustix::fs::openat(&at, &name, rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap().into();
+    }
+    let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
+    rustix::fs::openat(&at, "file", flags, rustix::fs::Mode::RWXU).unwrap();
+    task.write("ok.txt", "ok\n");
+    let taken = task.candidate();
+    assert_eq!(task.files(&world, taken.tree.as_str()), [".gitignore", "a.txt", "ok.txt", "src/lib.rs"]);
+    let why = reasons(&taken);
+    assert!(why.iter().any(|(p, w)| p.len() > 4_000 && w.contains("4,000 bytes")) && why.len() == 1, "{why:?}");
+}
+
+#[test]
+fn what_is_left_out_always_fits_into_the_answer() {
+    let world = World::new();
+    let task = world.create();
+    let deep = format!("{}/", "\u{1}".repeat(250)).repeat(15);
+    for n in 0..2_000 {
+        let path = format!("{deep}{n}\n");
+        if n == 0 {
+            task.write(&path, "");
+            std::fs::remove_file(task.tree().join(&path)).unwrap();
+        }
+        rustix::fs::mknodat(rustix::fs::CWD, task.tree().join(&path), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+            .unwrap();
+    }
+    let taken = task.candidate();
+    let (last, count) = taken.left_out.last().unwrap();
+    assert!(last.to_string() == "…" && count.contains("more paths"), "the rest is counted: {count}");
+}

@@ -52,6 +52,71 @@ fn the_list_says_what_became_of_each_file() {
 }
 
 #[test]
+fn what_git_would_take_for_a_repository_is_said_to_run() {
+    let world = World::new();
+    world.write("half/objects/k", "");
+    world.write("old/objects/k", "");
+    world.write("old/refs/k", "");
+    world.write("old/readme", "");
+    world.commit("half a repository, and one that was there");
+    let task = world.create();
+    let planted = ["HEAD", "config", "objects/k", "refs/k", "hooks/deep/er", "readme"];
+    for name in planted {
+        task.write(format!("lib/{name}"), format!("{name}\n"));
+    }
+    for name in ["half/HEAD", "half/refs/k", "half/config"] {
+        task.write(name, "ref: refs/heads/main\n");
+    }
+    task.write("old/config", "[core]\n");
+    // One whose other half lies elsewhere.
+    task.write("linked/HEAD", "ref: refs/heads/main\n");
+    task.write("linked/commondir", "../shared\n");
+    for name in ["config", "objects/k", "refs/k"] {
+        task.write(format!("shared/{name}"), "x\n");
+    }
+    task.write("plain/HEAD", "x\n");
+    task.write("plain/refs/k", "x\n");
+    task.write("a.txt", "changed\n");
+    let list = changes(&task.git, None, &task.candidate().tree).unwrap();
+    for file in &list {
+        let name = file.path.to_string();
+        let harmless = name.starts_with("plain/") || name == "a.txt";
+        assert_eq!(!file.marks.contains(&Mark::Runs), harmless, "{name}: {:?}", file.marks);
+    }
+    assert_eq!(list.len(), planted.len() + 3 + 1 + 2 + 3 + 2 + 1);
+    // It does run, where nobody looks: git in that directory starts what its configuration says.
+    let ran = world.dir.path().join("ran");
+    let lib = task.tree().join("lib");
+    std::fs::write(lib.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    std::fs::write(
+        lib.join("config"),
+        format!(
+            "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = \"touch {};:\"\n",
+            ran.display()
+        ),
+    )
+    .unwrap();
+    let out = world.command(&lib).args(["status"]).output().unwrap();
+    assert!(ran.exists(), "which is why it has a mark: {out:?}");
+}
+
+#[test]
+fn a_name_that_hides_something_is_marked() {
+    let world = World::new();
+    let task = world.create();
+    for name in ["exe\u{202e}txt.rs", "zero\u{200b}width", "line\nend", "\u{202e}dir/plain"] {
+        task.write(name, "x\n");
+    }
+    task.write("déjà vu.txt", "x\n");
+    let list = changes(&task.git, None, &task.candidate().tree).unwrap();
+    for file in &list {
+        let hidden = file.path != RawPath::from("déjà vu.txt");
+        assert_eq!(file.marks.contains(&Mark::Bidi), hidden, "{:?}: {:?}", file.path, file.marks);
+    }
+    assert_eq!(list.len(), 5);
+}
+
+#[test]
 fn the_text_is_gits_own() {
     let world = World::new();
     let task = world.create();

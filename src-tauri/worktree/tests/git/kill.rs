@@ -2,6 +2,7 @@
 
 use crate::apply::{Memory, contents, main, plan};
 use crate::fixture::{World, exit_id, same, task_id};
+use crate::swap::{CHANGES, swapped};
 use model::layout::Layout;
 use std::cell::Cell;
 use std::io::Write;
@@ -114,7 +115,7 @@ fn at_every_moment(make: &dyn Fn(&World) -> Plan) -> (u32, u32) {
                 finished += 1;
             }
         }
-        assert_eq!(world.git(["status", "--porcelain"]), "", "moment {moment}: files, index and branch agree");
+        assert_eq!(world.git(["status", "--porcelain", "-uall"]), "", "moment {moment}: files, index and branch agree");
         assert!(!world.repo.join(".git/index.lock").exists(), "moment {moment}: no lock is left");
         assert!(!world.listing().keys().any(|p| p.to_string_lossy().contains("airlock")), "moment {moment}: no file is left");
         assert!(!world.layout.data.join("exits").join(plan.exit.as_str()).exists(), "moment {moment}: nor of its own");
@@ -148,6 +149,27 @@ fn an_undo_killed_at_any_moment_is_finished_or_undone() {
         plan_undo(&world.layout, &world.home, &exit_id(2), &applied).unwrap()
     });
     assert!(finished >= 6 && undone >= 6, "both ways were met: {finished} finished, {undone} undone");
+}
+
+fn swap(world: &World) -> Plan {
+    let task = swapped(world, &CHANGES);
+    plan(world, &task, &main()).unwrap()
+}
+
+#[test]
+fn changes_of_place_killed_at_any_moment_are_finished_or_undone() {
+    let (finished, undone) = at_every_moment(&swap);
+    assert!(finished >= 20 && undone >= 6, "both ways were met: {finished} finished, {undone} undone");
+}
+
+#[test]
+fn their_undo_killed_at_any_moment_is_finished_or_undone() {
+    let (finished, undone) = at_every_moment(&|world| {
+        let applied = swap(world);
+        act(&world.layout, &applied, &Memory::default()).unwrap();
+        plan_undo(&world.layout, &world.home, &exit_id(2), &applied).unwrap()
+    });
+    assert!(finished >= 20 && undone >= 6, "both ways were met: {finished} finished, {undone} undone");
 }
 
 #[test]

@@ -17,3 +17,4 @@ mod diff;
 mod fixture;
 mod kill;
 mod remove;
+mod swap;

@@ -1,6 +1,6 @@
 //! Removal: whatever an agent made, and nothing else.
 
-use crate::fixture::{World, same, write};
+use crate::fixture::{World, exit_id, same, write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use worktree::{clean_up, remove_repo, remove_task};
 
@@ -70,4 +70,50 @@ fn history_that_nobody_uses_goes_but_for_the_last() {
     remove_task(&world.layout, &world.repo_id, &second.git.task).unwrap();
     assert_eq!(dirs(), 2, "the last one stays, with its record, for the next task");
     assert_eq!(world.create().created.history, second.created.history);
+}
+
+#[test]
+fn an_exit_that_was_only_planned_goes_and_one_that_was_begun_stays() {
+    let world = World::new();
+    world.create();
+    let exits = world.layout.data.join("exits");
+    let place = |n: u8| exits.join(exit_id(n).as_str());
+    for n in 1..=4 {
+        write(&place(n).join("new/file"), "x");
+    }
+    write(&place(2).join("begun"), "");
+    let held = std::fs::File::create(place(3).join("lock")).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 3600);
+    for n in 1..=3 {
+        std::fs::File::open(place(n)).unwrap().set_modified(long_ago).unwrap();
+    }
+    clean_up(&world.layout).unwrap();
+    assert!(!place(1).exists(), "nobody does this any more");
+    assert!(place(2).exists(), "the journal names this one");
+    assert!(place(3).exists(), "somebody is at this one");
+    assert!(place(4).exists(), "this one was planned just now");
+}
+
+#[test]
+fn an_exit_is_begun_once_its_journal_names_it() {
+    let world = World::new();
+    let task = world.create();
+    task.write("a.txt", "changed\n");
+    let plan = crate::apply::plan(&world, &task, &crate::apply::main()).unwrap();
+    let place = world.layout.data.join("exits").join(plan.exit.as_str());
+    assert!(!place.join("begun").exists(), "planned only");
+    struct Looks(std::path::PathBuf, std::cell::Cell<u32>);
+    impl worktree::Journal for Looks {
+        fn record(&self, step: &worktree::Step) -> Result<(), worktree::JournalError> {
+            if !matches!(step, worktree::Step::Intent(_)) {
+                assert!(self.0.exists(), "before anything else is written down");
+                self.1.set(self.1.get() + 1);
+            }
+            Ok(())
+        }
+    }
+    let journal = Looks(place.join("begun"), std::cell::Cell::new(0));
+    worktree::act(&world.layout, &plan, &journal).unwrap();
+    assert!(journal.1.get() >= 3 && !place.exists(), "and done, nothing is left");
 }

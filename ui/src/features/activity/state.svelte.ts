@@ -13,6 +13,8 @@ export class Feed {
   shown = $state.raw<Event[]>([]);
   version = $state(0);
   counts = $state.raw<Record<Kind, number>>({ file: 0, network: 0, process: 0 });
+  /** How many are in `all`, which itself tells nobody. */
+  total = $state(0);
   denied = $state(0);
   caughtUp = $state(false);
   error = $state.raw<AppError | null>(null);
@@ -47,6 +49,7 @@ export class Feed {
       if (test(e)) this.shown.push(e);
     }
     this.counts = counts;
+    this.total = this.all.length;
     this.denied += denied;
     this.version += 1;
   }

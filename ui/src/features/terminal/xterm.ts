@@ -12,6 +12,18 @@ export function makeInert(terminal: Pick<Terminal, "parser">): void {
   terminal.parser.registerCsiHandler({ final: "t" }, () => true);
 }
 
+/**
+ * Whether bytes come from pipes, where a line ends without the carriage return that a terminal adds; `null` while that can't be
+ * told. A terminal's first line end has one, unless a full-screen program took over before, which it does by an escape sequence.
+ */
+export function fromPipes(bytes: Uint8Array): boolean | null {
+  for (let i = 0; i < bytes.length; i++) {
+    if (bytes[i] === 0x1b) return false;
+    if (bytes[i] === 0x0a) return i > 0 && bytes[i - 1] !== 0x0d;
+  }
+  return null;
+}
+
 function token(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
