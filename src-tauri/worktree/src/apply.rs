@@ -14,7 +14,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Does a plan: intent into the journal, index lock, staging, objects, branch by compare-and-swap, files, index, done. On an
-/// error everything is as before and the journal says so. Blocking.
+/// error everything is as before and the journal says so, but for [`ApplyError::HalfWay`], which [`crate::recover`] ends.
+/// Blocking.
 pub fn act(layout: &Layout, plan: &Plan, journal: &dyn Journal) -> Result<(), ApplyError> {
     let place = exit_dir(layout, &plan.exit);
     let lock = lock(&place)?;

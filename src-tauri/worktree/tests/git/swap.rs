@@ -77,6 +77,9 @@ fn each_is_applied_and_undone_in_one_go() {
                 std::fs::create_dir(&outside).unwrap();
             }
             let (before, beyond) = (contents(&world), listing(&outside));
+            let tree = task.candidate().tree;
+            let all: Vec<_> = worktree::changes(&task.git, None, &tree).unwrap().into_iter().map(|f| f.path).collect();
+            assert_eq!(worktree::result_tree(&task.git, &tree, &all).unwrap(), tree, "{change:?}: all accepted is all of it");
             let plan = plan(&world, &task, &main()).unwrap();
             act(&world.layout, &plan, &Memory::default()).unwrap();
             assert_eq!(world.git(["rev-parse", "HEAD^{tree}"]), plan.tree.as_str(), "{change:?}");
