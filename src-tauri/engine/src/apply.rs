@@ -67,6 +67,11 @@ impl<'a> Row<'a> {
         };
         Self { engine, row: RefCell::new((row, Vec::new())) }
     }
+
+    /// Whether nothing of it is left, or nothing was begun.
+    fn undone(&self) -> bool {
+        matches!(self.row.borrow().1.last(), None | Some(Step::Undone(_)))
+    }
 }
 
 impl Journal for Row<'_> {
@@ -146,7 +151,10 @@ impl Engine {
         }
         let journal = Row::new(self, exit, id, "apply");
         if let Err(e) = worktree::act(&self.host.layout, &plan, &journal) {
-            self.db.release_approval(sys::clock::unix_millis(), id, &digest)?;
+            // Only what is known not to have happened gives its approval back; the rest is settled at the next start.
+            if journal.undone() {
+                self.db.release_approval(sys::clock::unix_millis(), id, &digest)?;
+            }
             return Err(e.into());
         }
         self.db.step(sys::clock::unix_millis(), id, TaskStep::Applied, None, None)??;
