@@ -85,6 +85,15 @@ pub(crate) fn open_connection(path: &Path) -> Result<Connection, DbError> {
         connection.pragma_update(None, "foreign_keys", "ON")?;
         Ok(connection)
     };
+    // Two that make the database at once meet in the switch to WAL, where SQLite does not wait by itself.
+    for _ in 0..500 {
+        match open() {
+            Err(e) if e.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
+                std::thread::sleep(Duration::from_millis(20))
+            }
+            other => return other.map_err(|source| DbError::Sqlite { path: path.to_owned(), source }),
+        }
+    }
     open().map_err(|source| DbError::Sqlite { path: path.to_owned(), source })
 }
 

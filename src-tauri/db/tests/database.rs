@@ -136,3 +136,20 @@ fn events_are_numbered_without_gaps_over_reopening() {
     assert_eq!(reader.list(2, 10, &[]).unwrap().iter().map(|e| e.seq).collect::<Vec<_>>(), vec![2, 3]);
     assert_eq!(reader.list(1, 10, &["file".into()]).unwrap(), vec![]);
 }
+
+#[test]
+fn many_that_make_it_at_once_all_get_it() {
+    for _ in 0..10 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        let gate = std::sync::Barrier::new(8);
+        std::thread::scope(|s| {
+            for _ in 0..8 {
+                s.spawn(|| {
+                    gate.wait();
+                    Database::open(&path).unwrap();
+                });
+            }
+        });
+    }
+}

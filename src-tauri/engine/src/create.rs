@@ -127,7 +127,7 @@ impl Engine {
                 }
                 if let Some(other) = others.iter().find(|t| t.title == title) {
                     return Err(Error::new(
-                        Code::Usage,
+                        Code::Conflict,
                         format!(
                             "task {} of this repository is called `{title}` already: choose another title, or discard it",
                             other.id
