@@ -19,7 +19,12 @@ const args = process.argv.slice(2)
 const programs = join(resolve(top, process.env.CARGO_TARGET_DIR ?? 'target'), 'debug')
 const started = Date.now()
 
+const known = ['--dry-run', '--os-release', '--assume-missing']
+const unknown = args.find((a, i) => !known.includes(a) && args[i - 1] !== '--os-release')
+if (unknown) stop(`npm start does not know ${unknown}. It knows --dry-run, which shows what it would install.`)
+
 if (args.includes('--dry-run')) {
+  for (const line of tooOld()) console.log(line)
   const at = args.indexOf('--os-release')
   const nothing = { program: (name) => name === 'sudo', library: () => false }
   const ready = provide('start', { dryRun: true, release: osRelease(at < 0 ? undefined : args[at + 1]), ...(args.includes('--assume-missing') && { probe: nothing }) })
@@ -35,7 +40,7 @@ const steps = display ? 4 : 1
 
 step(1, 'the command line, the warden and the jail', 'cargo', ['build', '-p', 'cli', '-p', 'warden', '-p', 'jail'])
 if (!display) process.exit(run(join(programs, 'airlock'), ['demo']))
-console.log(`The demo runs already, in another terminal, while the window is built: ${join(programs, 'airlock')} demo`)
+console.log(`The command line is ready: ${join(programs, 'airlock')} demo shows a whole task in another terminal while the window is built.`)
 
 const installed = join(top, 'node_modules/.package-lock.json')
 if (isFresh(installed, [join(top, 'package-lock.json')])) skip(2, 'packages of the window')

@@ -125,7 +125,7 @@ export function installCommands(needs, release, asRoot) {
 export function provide(purpose, { release = osRelease(), asRoot = process.getuid() === 0, probe = machine, dryRun = false, say = console.log, run = runShown } = {}) {
   const needs = missing(purpose, probe)
   if (needs.length === 0) {
-    if (dryRun) say('Nothing is missing.')
+    if (dryRun) say('No system package is missing.')
     return true
   }
   say('Missing on this system:')

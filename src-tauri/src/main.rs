@@ -36,6 +36,16 @@ fn main() -> ExitCode {
         let failed = std::process::Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).env(NO_DMABUF, "1").exec();
         tracing::warn!(error = %failed, "the window starts with the slow renderer");
     }
+    // The toolkit panics where it finds no display; a person is told in words instead.
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if panic.to_string().contains("initialize gtk") {
+            let words = "airlock-window: there is no display here that a window could open on (DISPLAY, WAYLAND_DISPLAY): `airlock demo` works in a terminal\n";
+            std::io::Write::write_all(&mut std::io::stderr(), words.as_bytes()).ok();
+            std::process::exit(7);
+        }
+        before(panic);
+    }));
     match setup::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

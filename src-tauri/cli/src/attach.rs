@@ -89,6 +89,10 @@ fn ended_before(engine: &Engine, task: &TaskId, show: Show) -> Result<Outcome, E
         let (out, err) = engine.output(&run, u64::MAX)?;
         std::io::stderr().write_all(&err).ok();
         crate::out::bytes(&out)?;
+        let limit = |e: &model::event::Event| matches!(&e.what, model::event::What::Limit { limit, .. } if limit == "output");
+        if engine.events(task, 1, 1000, &["limit".to_owned()])?.iter().any(limit) {
+            crate::out::talk("the older part of the output went by `limits.output`");
+        }
     }
     run.outcome
         .ok_or_else(|| Error::new(Code::Machine, "the run's warden is gone and left no outcome: `airlock task show` says more"))

@@ -12,6 +12,9 @@ pub(crate) fn demo(engine: &Engine, json: bool) -> Result<u8, Error> {
     let stdio = if json { model::run::Stdio::Pipes } else { attach::stdio() };
     let env = if json { vec![("DEMO_PAUSE".to_owned(), "0".to_owned())] } else { Vec::new() };
     let run = engine.launch(&task, None, stdio, env)?;
+    if let Some(line) = run::losses(&run).filter(|_| !json) {
+        out::talk(&line);
+    }
     let outcome = attach::attach(engine, &task, signals, stdio, if json { Show::Kept } else { Show::Streams })?;
     let look = engine.look(&task)?;
     let denied: Vec<_> = engine
@@ -29,7 +32,11 @@ pub(crate) fn demo(engine: &Engine, json: bool) -> Result<u8, Error> {
         }))?;
         return Ok(u8::from(outcome.exit != Some(0)));
     }
-    out::talk(&format!("what was refused: {} (airlock events {task})", denied.len()));
     run::finish(engine, &task, &outcome, false)?;
+    let me = out::me(engine.host());
+    out::talk(&format!(
+        "or:    {me} review {task} --tree {} --accept greet.sh names.txt --reject NOTES.md --approve",
+        look.candidate.tree
+    ));
     Ok(u8::from(outcome.exit != Some(0)))
 }

@@ -63,10 +63,16 @@ fn verb(args: Args) -> Result<u8, Error> {
 
 /// Becomes the window. Comes back only with an error.
 fn window(host: &Host) -> Error {
+    if host.var("DISPLAY").is_none_or(str::is_empty) && host.var("WAYLAND_DISPLAY").is_none_or(str::is_empty) {
+        return Error::new(
+            Code::Machine,
+            "there is no display here for the window (neither DISPLAY nor WAYLAND_DISPLAY is set): `airlock demo` and `airlock --help` work in a terminal",
+        );
+    }
     #[expect(clippy::disallowed_methods, reason = "this process becomes the window; nothing is started beside it")]
     let e = std::process::Command::new(&host.programs.window).exec();
     let hint = if e.kind() == std::io::ErrorKind::NotFound {
-        "it is not installed beside airlock; `airlock --help` shows what works without it"
+        "it is not built or installed beside airlock: `npm start` builds it; `airlock --help` shows what works without it"
     } else {
         ""
     };

@@ -1,6 +1,6 @@
 //! Printing: results to stdout, Airlock's own talk to stderr.
 
-use engine::{Code, Error};
+use engine::{Code, Error, Host};
 use serde::Serialize;
 use std::io::Write;
 
@@ -32,6 +32,15 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Error> {
 /// Airlock's own talk.
 pub(crate) fn talk(text: &str) {
     writeln!(std::io::stderr(), "airlock: {text}").ok();
+}
+
+/// How this program is called from here: by its name where the PATH leads to it, else by its path.
+pub(crate) fn me(host: &Host) -> String {
+    let here = std::fs::read_link("/proc/self/exe").unwrap_or_else(|_| "airlock".into());
+    match host.which("airlock") {
+        Some(found) if found == here => "airlock".into(),
+        _ => crate::text::safe(&here.display().to_string()),
+    }
 }
 
 /// Why a verb was not done.

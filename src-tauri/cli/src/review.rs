@@ -102,7 +102,7 @@ pub(crate) fn review(engine: &Engine, args: &Review) -> Result<u8, Error> {
     }
     out::talk(&format!("result {}{}", review.result, if review.approved { ", approved" } else { "" }));
     if review.approved {
-        out::talk(&format!("apply it: airlock apply {id} --tree {}", review.result));
+        out::talk(&format!("apply it: {} apply {id} --tree {}", out::me(engine.host()), review.result));
     }
     Ok(0)
 }
@@ -111,13 +111,17 @@ fn told(applied: &Applied, verb: &str, json: bool) -> Result<(), Error> {
     if json {
         return out::json(applied);
     }
+    if applied.old.is_none() {
+        out::talk(&format!("there was no branch {}: it is made at the task's base", applied.branch));
+    }
     let at = |c: &Option<String>| c.as_deref().map_or("(no branch)", |c| &c[..c.len().min(12)]).to_owned();
     out::talk(&format!(
-        "{verb} {}: {} -> {}, {} files{}",
+        "{verb} {}: {} -> {}, {} file{}{}",
         applied.branch,
         at(&applied.old),
         at(&applied.new),
         applied.files,
+        if applied.files == 1 { "" } else { "s" },
         if applied.working_copy { ", with its working copy" } else { "" }
     ));
     Ok(())
@@ -129,7 +133,7 @@ pub(crate) fn apply(engine: &Engine, args: Apply) -> Result<u8, Error> {
     let applied = engine.apply(&id, &request)?;
     told(&applied, "applied onto", args.json)?;
     if !args.json {
-        out::talk(&format!("take it back: airlock undo {id}"));
+        out::talk(&format!("take it back: {} undo {id}", out::me(engine.host())));
     }
     Ok(0)
 }

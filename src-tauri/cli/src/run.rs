@@ -4,6 +4,7 @@ use crate::args::Run;
 use crate::attach::{self, Show};
 use crate::{out, text};
 use engine::{Code, Engine, Error, NewTask, Progress};
+use model::event::{Verdict, What};
 use model::id::TaskId;
 use model::run::Outcome;
 use serde_json::json;
@@ -55,6 +56,9 @@ pub(crate) fn run(engine: &Engine, args: Run) -> Result<u8, Error> {
     let repo = engine.repo_add(args.repo.as_deref().unwrap_or(Path::new(".")))?;
     let task = engine.create(&repo.id, &new, &progress())?;
     let stdio = if args.json || args.detach { detached(args.detach && !args.json) } else { attach::stdio() };
+    if !args.json && engine.repo_view(&repo.id).is_ok_and(|r| r.dirty) {
+        out::talk("your uncommitted changes stay where they are and are not in the task");
+    }
     let run = match engine.launch(&task.id, None, stdio, env) {
         Ok(run) => run,
         Err(e) => {
@@ -70,6 +74,11 @@ pub(crate) fn run(engine: &Engine, args: Run) -> Result<u8, Error> {
             out::line(&format!("{} {}", task.id, run.id))?;
         }
         return Ok(0);
+    }
+    if !args.json {
+        if let Some(line) = losses(&run) {
+            out::talk(&line);
+        }
     }
     let show = if args.json { Show::Kept } else { Show::Streams };
     let outcome = attach::attach(engine, &task.id, signals, stdio, show)?;
@@ -94,6 +103,25 @@ fn detached(terminal: bool) -> model::run::Stdio {
     if terminal { model::run::Stdio::Terminal { cols: 120, rows: 32 } } else { model::run::Stdio::Pipes }
 }
 
+/// How many rows of a task's log say that something was refused.
+pub(crate) fn refused(engine: &Engine, task: &TaskId) -> Result<usize, Error> {
+    let kinds = ["file".to_owned(), "network".to_owned()];
+    let denied = |e: &model::event::Event| match &e.what {
+        What::File { verdict, .. } | What::Network { verdict, .. } => *verdict == Verdict::Denied,
+        What::Process { .. } | What::Limit { .. } | What::Lifecycle { .. } => false,
+    };
+    Ok(engine.events(task, 1, 1_000_000, &kinds)?.iter().filter(|e| denied(e)).count())
+}
+
+/// What this run's jail does not keep in full, in a line; said at every start.
+pub(crate) fn losses(run: &model::run::Run) -> Option<String> {
+    let rows = run.report.as_ref()?.get("rows")?.as_array()?;
+    let word = |r: &serde_json::Value, k: &str| r.get(k).and_then(serde_json::Value::as_str).map(str::to_owned);
+    let lost: Vec<String> =
+        rows.iter().filter(|r| word(r, "status").is_some_and(|s| s != "full")).filter_map(|r| word(r, "guarantee")).collect();
+    (!lost.is_empty()).then(|| format!("not kept in full in this run: {}", lost.join(", ")))
+}
+
 /// Says how it ended and what changed; gives the candidate's tree.
 pub(crate) fn finish(engine: &Engine, task: &TaskId, outcome: &Outcome, quiet: bool) -> Result<String, Error> {
     let look = engine.look(task)?;
@@ -105,11 +133,17 @@ pub(crate) fn finish(engine: &Engine, task: &TaskId, outcome: &Outcome, quiet: b
             Outcome { exit: Some(c), .. } => format!("exit {c}"),
             Outcome { .. } => "ended".into(),
         };
+        let refused = refused(engine, task)?;
+        if refused > 0 {
+            let times = if refused == 1 { "once".to_owned() } else { format!("{refused} times") };
+            out::talk(&format!("the jail refused something {times}: {} events {task}", out::me(engine.host())));
+        }
         let n = look.files.len();
         out::talk(&format!("task {task}: {how}; {n} file{} changed", if n == 1 { "" } else { "s" }));
         if n > 0 {
-            out::talk(&format!("look:  airlock diff {task}"));
-            out::talk(&format!("then:  airlock review {task} --tree {} --accept . --approve", look.candidate.tree));
+            let me = out::me(engine.host());
+            out::talk(&format!("look:  {me} diff {task}"));
+            out::talk(&format!("then:  {me} review {task} --tree {} --accept . --approve", look.candidate.tree));
         }
     }
     Ok(look.candidate.tree.to_string())

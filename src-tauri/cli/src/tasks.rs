@@ -123,7 +123,7 @@ fn show(engine: &Engine, args: &One) -> Result<(), Error> {
         for row in r.report.iter().filter_map(|v| v.get("rows")?.as_array()).flatten() {
             let get = |k: &str| row.get(k).and_then(serde_json::Value::as_str).unwrap_or("");
             let reason = if get("reason").is_empty() { String::new() } else { format!(": {}", get("reason")) };
-            out::line(&format!("  {:9}{}{reason}", get("guarantee"), get("status")))?;
+            out::line(&format!("  {:11}{}{reason}", get("guarantee"), get("status")))?;
         }
     }
     Ok(())

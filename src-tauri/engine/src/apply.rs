@@ -104,12 +104,32 @@ impl Engine {
     /// Applies an approved result. The workspace is looked at once more: what changed since the review needs a new look.
     pub fn apply(&self, id: &TaskId, request: &ApplyRequest) -> Result<Applied, Error> {
         let task = self.need_files(id)?;
-        let approval = self.db.approval(id)?.filter(|a| !a.used).ok_or_else(|| {
+        let approval = self.db.approval(id)?;
+        if let (Some(a), Some(branch)) = (&approval, self.applied_onto(id)?)
+            && a.used
+        {
+            return Err(Error::new(
+                Code::Refused,
+                format!(
+                    "this was applied onto {branch} already: `airlock undo {id}` takes it back, then it can be applied elsewhere"
+                ),
+            ));
+        }
+        let approval = approval.filter(|a| !a.used).ok_or_else(|| {
             Error::new(
                 Code::Refused,
                 format!("nothing of task {id} is approved: `airlock review {id} --tree TREE … --approve` does it"),
             )
         })?;
+        if request.tree == approval.candidate && approval.candidate != approval.result {
+            return Err(Error::new(
+                Code::Stale,
+                format!(
+                    "{} is the candidate that was looked at; what was approved is the result of the review, without what was rejected: --tree {}",
+                    request.tree, approval.result
+                ),
+            ));
+        }
         let approved =
             Approved::check(exit_of(&task, &approval.candidate, &request.tree), &approval.digest).ok_or_else(|| {
                 Error::new(
@@ -171,7 +191,13 @@ impl Engine {
             .ok_or_else(|| Error::new(Code::NotFound, format!("no apply of task {id} stands: there is nothing to undo")))?;
         let (applied, _) = plan_of(&row)?;
         let exit = ExitId::from_random(sys::random::bytes());
-        let plan = worktree::plan_undo(&self.host.layout, &self.host.home, &exit, &applied)?;
+        let plan = worktree::plan_undo(&self.host.layout, &self.host.home, &exit, &applied).map_err(|e| match (e, &applied.new) {
+            (worktree::ApplyError::BranchMoved { branch, .. }, Some(commit)) => Error::new(
+                Code::Conflict,
+                format!("`{branch}` has moved on since the apply, so it can't just be set back; nothing was done. `git revert {commit}` takes the apply back on top"),
+            ),
+            (e, _) => e.into(),
+        })?;
         let journal = Row::new(self, exit, id, "undo");
         worktree::act(&self.host.layout, &plan, &journal)?;
         self.put_exit(&mut row, ExitState::Undone)?;

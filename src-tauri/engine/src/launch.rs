@@ -115,16 +115,21 @@ impl Engine {
     pub fn output(&self, run: &Run, limit: u64) -> Result<(Vec<u8>, Vec<u8>), Error> {
         let tail = |path: &Path| -> Result<Vec<u8>, Error> {
             use std::io::{Read, Seek, SeekFrom};
-            let mut file = match std::fs::File::open(path) {
-                Ok(f) => f,
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-                Err(e) => return Err(io("reading", path)(e)),
-            };
-            let length = file.metadata().map_err(io("reading", path))?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(limit))).map_err(io("reading", path))?;
             let mut out = Vec::new();
-            file.take(limit).read_to_end(&mut out).map_err(io("reading", path))?;
-            Ok(out)
+            let mut older = path.as_os_str().to_owned();
+            older.push(".old");
+            for path in [Path::new(&older), path] {
+                let mut file = match std::fs::File::open(path) {
+                    Ok(f) => f,
+                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                    Err(e) => return Err(io("reading", path)(e)),
+                };
+                let length = file.metadata().map_err(io("reading", path))?.len();
+                file.seek(SeekFrom::Start(length.saturating_sub(limit))).map_err(io("reading", path))?;
+                file.take(limit).read_to_end(&mut out).map_err(io("reading", path))?;
+            }
+            let beyond = out.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
+            Ok(out.split_off(beyond))
         };
         Ok((tail(&run.log)?, tail(&run.log.with_extension("err"))?))
     }

@@ -112,7 +112,7 @@ impl Engine {
             return Err(Error::new(
                 Code::Refused,
                 format!(
-                    "{} of {} files are not decided: {}{more}",
+                    "{} of {} files are not decided (what you decided is kept): {}{more}",
                     open.len(),
                     files.len(),
                     open[..open.len().min(5)].join(", ")

@@ -184,7 +184,7 @@ pub enum ApplyError {
         paths: Vec<RawPath>,
     },
     /// The working copy has changes where the exit would write.
-    #[error("`{branch}` is checked out in `{}`, where these files are in the way: {}. Nothing was done. Commit, stash or remove them, or apply onto another branch", top.display(), reasons(.paths))]
+    #[error("`{branch}` is checked out in `{}`, where these files are in the way: {}. Nothing was done. Commit or stash them, or move them away, then try again", top.display(), reasons(.paths))]
     NotClean {
         /// Branch.
         branch: String,
@@ -211,7 +211,7 @@ pub enum ApplyError {
     #[error("`{0}` can't be a branch name")]
     BadBranch(String),
     /// The branch stands elsewhere than planned.
-    #[error("the branch `{branch}` moved meanwhile (it stands at {}, not at {}): nothing was done. Try again", at(.found), at(.expected))]
+    #[error("the branch `{branch}` moved meanwhile (it stands at {}, not at {}): nothing was done. Look at what is new there first", at(.found), at(.expected))]
     BranchMoved {
         /// Branch.
         branch: String,
