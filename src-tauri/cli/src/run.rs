@@ -75,10 +75,8 @@ pub(crate) fn run(engine: &Engine, args: Run) -> Result<u8, Error> {
         }
         return Ok(0);
     }
-    if !args.json {
-        if let Some(line) = losses(&run) {
-            out::talk(&line);
-        }
+    if let Some(line) = losses(&run).filter(|_| !args.json) {
+        out::talk(&line);
     }
     let show = if args.json { Show::Kept } else { Show::Streams };
     let outcome = attach::attach(engine, &task.id, signals, stdio, show)?;
