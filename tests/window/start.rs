@@ -36,7 +36,8 @@ fn the_demo_runs_to_its_review() {
         assert!(window.text(&row).contains("Denied"), "{what} is shown as denied");
     }
 
-    window.click(&at("tab-changes"));
+    // The way on is in words, wherever a person is when the run ends.
+    window.click(&at("to-changes"));
     window.find(&at("file"));
     window.shot("demo-changes");
     window.click(&at("layout-split"));
