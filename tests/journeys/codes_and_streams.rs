@@ -135,3 +135,15 @@ fn the_command_line_links_no_webview() {
         assert!(!libraries.contains(no), "`airlock` starts where there is no {no}:\n{libraries}");
     }
 }
+
+#[test]
+fn a_run_that_ends_at_once_loses_no_output() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    for n in 0..16 {
+        let mut c = person.airlock_command(["run", "--rm", "--repo"]);
+        c.arg(&repo.path).args(["--", "echo", &n.to_string()]);
+        let ended = person.finish(c, b"").ok();
+        assert_eq!(ended.out(), format!("{n}\n"), "run {n}\n{}", ended.said());
+    }
+}

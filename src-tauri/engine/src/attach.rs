@@ -42,10 +42,20 @@ fn gone(e: impl std::fmt::Display) -> Error {
     )
 }
 
+/// A connection that the other end gave up is a run that ended; one that is silent is a warden that does not answer.
+fn cut(e: std::io::Error) -> Error {
+    match e.kind() {
+        std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe => {
+            Error::new(Code::NotFound, "the run has just ended")
+        }
+        _ => gone(e),
+    }
+}
+
 impl Sender {
     fn frame(&self, kind: u8, payload: &[u8]) -> Result<(), Error> {
         let mut stream = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        stream.write_all(&encode(kind, payload)).map_err(gone)
+        stream.write_all(&encode(kind, payload)).map_err(cut)
     }
 
     /// Says something.
@@ -68,6 +78,10 @@ impl Attached {
         match attached.receive()? {
             Some(Incoming::Reply(Reply::Welcome { pid, .. })) => attached.warden = pid,
             Some(Incoming::Reply(Reply::Error { message })) => return Err(Error::new(Code::Machine, message)),
+            // It ended between the look and the hello; whether nothing runs is its lock's word, which whoever relies on it takes.
+            Some(Incoming::Reply(Reply::Ended { .. })) | None => {
+                return Err(Error::new(Code::NotFound, "the run has just ended"));
+            }
             other => return Err(gone(format!("{other:?} instead of a welcome"))),
         }
         attached.stream.set_read_timeout(None).map_err(gone)?;
@@ -110,7 +124,7 @@ impl Attached {
                 Ok(0) => return Ok(None),
                 Ok(n) => self.decoder.push(&buffer[..n]),
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(gone(e)),
+                Err(e) => return Err(cut(e)),
             }
         }
     }

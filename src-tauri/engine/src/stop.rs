@@ -33,7 +33,15 @@ impl Engine {
         });
         let outcome = match asked {
             Ok(outcome) => outcome,
-            Err(e) => self.end_warden(task, &e)?,
+            Err(e) => match self.lock_task(task)? {
+                // It ended by itself meanwhile.
+                Some(held) => {
+                    drop(held);
+                    self.recover()?;
+                    return Ok(self.db.runs(task)?.pop().and_then(|r| r.outcome));
+                }
+                None => self.end_warden(task, &e)?,
+            },
         };
         Ok(Some(outcome))
     }

@@ -85,8 +85,14 @@ pub(crate) async fn serve(listener: UnixListener, shared: Arc<Shared>, room: Arc
 /// What a connection wants to be sent.
 enum Order {
     Reply(Reply),
-    Output { replay: u64 },
-    Events { from: u64 },
+    Output {
+        replay: u64,
+    },
+    Events {
+        from: u64,
+    },
+    /// Nothing but the end.
+    End,
 }
 
 async fn connection(stream: UnixStream, shared: &Arc<Shared>) -> std::io::Result<()> {
@@ -161,12 +167,14 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
             }
             Request::Stop => {
                 shared.stop.send_replace(true);
+                orders.send(Order::End).await.map_err(std::io::Error::other)?;
             }
             Request::Freeze if frozen.is_none() => {
                 frozen = shared.freezer.acquire().await.ok();
                 let complete = aside(&shared.jail, |jail| jail.freeze()).await.unwrap_or(false);
                 shared.recorder.lifecycle("frozen", if complete { "" } else { "not every process could be stopped" });
                 say(Reply::Frozen { complete }).await?;
+                orders.send(Order::End).await.map_err(std::io::Error::other)?;
             }
             Request::Freeze => say(Reply::Error { message: "already frozen by this connection".into() }).await?,
             Request::Thaw => {
@@ -212,39 +220,40 @@ async fn json(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> 
     write.write_all(&encode(kind::JSON, &serde_json::to_vec(reply)?)).await
 }
 
-async fn send(mut write: OwnedWriteHalf, mut inbox: mpsc::Receiver<Order>, shared: Arc<Shared>) -> std::io::Result<()> {
-    let mut grown = shared.output.grown();
-    let mut stored = shared.recorder.stored();
-    let mut ended = shared.ended.clone();
-    let mut cursors: Option<(u64, u64)> = None;
-    let mut events: Option<(u64, EventLog)> = None;
-    loop {
-        // Marked before reading, so that what comes while reading wakes the wait below.
-        grown.borrow_and_update();
-        stored.borrow_and_update();
-        let outcome = ended.borrow_and_update().clone();
-        let mut busy = false;
-        match inbox.try_recv() {
-            Ok(Order::Reply(reply)) => {
-                json(&mut write, &reply).await?;
-                busy = true;
+/// What one client is sent beside replies.
+#[derive(Default)]
+struct Feed {
+    cursors: Option<(u64, u64)>,
+    events: Option<(u64, EventLog)>,
+    /// Whether it said what it wants.
+    asked: bool,
+}
+
+impl Feed {
+    /// Takes an order; a reply is handed back to be sent.
+    fn take(&mut self, order: Order, shared: &Shared) -> std::io::Result<Option<Reply>> {
+        match order {
+            Order::Reply(reply) => return Ok(Some(reply)),
+            Order::Output { replay } => {
+                self.cursors = Some((shared.output.cursor(Which::Out, replay), shared.output.cursor(Which::Err, replay)));
             }
-            Ok(Order::Output { replay }) => {
-                cursors = Some((shared.output.cursor(Which::Out, replay), shared.output.cursor(Which::Err, replay)));
-                busy = true;
+            Order::Events { from } => {
+                self.events = EventLog::read_only(&shared.events).map_err(std::io::Error::other)?.map(|log| (from, log));
             }
-            Ok(Order::Events { from }) => {
-                events = EventLog::read_only(&shared.events).map_err(std::io::Error::other)?.map(|log| (from, log));
-                busy = true;
-            }
-            Err(mpsc::error::TryRecvError::Disconnected) => return Ok(()),
-            Err(mpsc::error::TryRecvError::Empty) => {}
+            Order::End => {}
         }
-        if let Some((out, err)) = &mut cursors {
+        self.asked = true;
+        Ok(None)
+    }
+
+    /// Sends what is new; true where something was.
+    async fn send(&mut self, write: &mut OwnedWriteHalf, shared: &Shared) -> std::io::Result<bool> {
+        let mut busy = false;
+        if let Some((out, err)) = &mut self.cursors {
             for (which, cursor, kind) in [(Which::Out, out, kind::OUT), (Which::Err, err, kind::ERR)] {
                 let piece = shared.output.read(which, cursor)?;
                 if piece.missed > 0 {
-                    json(&mut write, &Reply::Missed { bytes: piece.missed }).await?;
+                    json(write, &Reply::Missed { bytes: piece.missed }).await?;
                 }
                 if !piece.bytes.is_empty() {
                     write.write_all(&encode(kind, &piece.bytes)).await?;
@@ -252,36 +261,59 @@ async fn send(mut write: OwnedWriteHalf, mut inbox: mpsc::Receiver<Order>, share
                 }
             }
         }
-        if let Some((next, log)) = &mut events {
+        if let Some((next, log)) = &mut self.events {
             for event in log.list(*next, 200, &[]).map_err(std::io::Error::other)? {
                 *next = event.seq + 1;
-                json(&mut write, &Reply::Event { event: Box::new(event) }).await?;
+                json(write, &Reply::Event { event: Box::new(event) }).await?;
                 busy = true;
             }
         }
-        if busy {
-            continue;
-        }
-        if let Some(outcome) = outcome {
-            json(&mut write, &Reply::Ended { outcome }).await?;
-            write.shutdown().await?;
-            return Ok(());
-        }
-        tokio::select! {
-            order = inbox.recv() => match order {
-                Some(Order::Reply(reply)) => json(&mut write, &reply).await?,
-                Some(Order::Output { replay }) => {
-                    cursors = Some((shared.output.cursor(Which::Out, replay), shared.output.cursor(Which::Err, replay)));
-                }
-                Some(Order::Events { from }) => {
-                    events = EventLog::read_only(&shared.events).map_err(std::io::Error::other)?.map(|log| (from, log));
-                }
-                None => return Ok(()),
+        Ok(busy)
+    }
+}
+
+async fn send(mut write: OwnedWriteHalf, mut inbox: mpsc::Receiver<Order>, shared: Arc<Shared>) -> std::io::Result<()> {
+    let mut grown = shared.output.grown();
+    let mut stored = shared.recorder.stored();
+    let mut ended = shared.ended.clone();
+    let mut feed = Feed::default();
+    loop {
+        // Marked before reading, so that what comes while reading wakes the wait below.
+        grown.borrow_and_update();
+        stored.borrow_and_update();
+        let outcome = ended.borrow_and_update().clone();
+        let order = match inbox.try_recv() {
+            Ok(order) => Some(order),
+            Err(mpsc::error::TryRecvError::Disconnected) => return Ok(()),
+            Err(mpsc::error::TryRecvError::Empty) if feed.send(&mut write, &shared).await? => continue,
+            Err(mpsc::error::TryRecvError::Empty) => match outcome {
+                // Whoever connects while the run ends has not said yet what it wants, and everything is still here.
+                Some(outcome) if !feed.asked => match tokio::time::timeout(HELLO, inbox.recv()).await {
+                    Ok(None) => return Ok(()),
+                    Ok(order) => order,
+                    Err(_) => return end(write, outcome).await,
+                },
+                Some(outcome) => return end(write, outcome).await,
+                None => tokio::select! {
+                    order = inbox.recv() => match order {
+                        None => return Ok(()),
+                        order => order,
+                    },
+                    r = grown.changed(), if feed.cursors.is_some() => { r.map_err(std::io::Error::other)?; None }
+                    // The writer thread ends before the run does: its closed channel is no news.
+                    r = stored.changed(), if feed.events.is_some() && stored.has_changed().is_ok() => { r.ok(); None }
+                    r = ended.changed() => { r.map_err(std::io::Error::other)?; None }
+                },
             },
-            r = grown.changed(), if cursors.is_some() => { r.map_err(std::io::Error::other)?; }
-            // The writer thread ends before the run does: its closed channel is no news.
-            r = stored.changed(), if events.is_some() && stored.has_changed().is_ok() => { r.ok(); }
-            r = ended.changed() => { r.map_err(std::io::Error::other)?; }
+        };
+        if let Some(reply) = order.map(|o| feed.take(o, &shared)).transpose()?.flatten() {
+            json(&mut write, &reply).await?;
         }
     }
+}
+
+/// The last word.
+async fn end(mut write: OwnedWriteHalf, outcome: Outcome) -> std::io::Result<()> {
+    json(&mut write, &Reply::Ended { outcome }).await?;
+    write.shutdown().await
 }
