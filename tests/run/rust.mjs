@@ -46,7 +46,7 @@ function suiteName(artifact) {
 export function runNextest(top, target, column, { ignored = false, env = {} } = {}) {
   const file = join(target, 'nextest/airlock/junit.xml')
   rmSync(file, { force: true })
-  const words = ['nextest', 'run', '--workspace', '--all-targets', '--profile', 'airlock', ...(ignored ? ['--run-ignored', 'all', '-E', 'not test(/_process$/)'] : [])]
+  const words = ['nextest', 'run', '--workspace', '--all-targets', '--profile', 'airlock', ...(ignored ? ['--run-ignored', 'all', '-E', 'not test(/(^|::)(exit|creation)_process$/)'] : [])]
   const ran = spawnSync('cargo', words, { cwd: top, stdio: ['ignore', 'inherit', 'inherit'], env: { ...process.env, ...env } })
   const results = existsSync(file) ? fromJunit(readFileSync(file, 'utf8'), column) : []
   if (results.length === 0 || (ran.status !== 0 && !results.some((r) => r.outcome === 'failed'))) {
@@ -70,7 +70,7 @@ export async function runDirect(suites, column, { prefix = [], env = process.env
       continue
     }
     const long = new Set(listed(hidden.stdout ?? ''))
-    const waiting = listed(all.stdout).filter((name) => (ignored && !name.endsWith('_process')) || !long.has(name))
+    const waiting = listed(all.stdout).filter((name) => (ignored && !/(^|::)(exit|creation)_process$/.test(name)) || !long.has(name))
     const work = async () => {
       for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
         const { code, output } = await one(program, [...words, '--exact', name, '--nocapture', ...(ignored ? ['--include-ignored'] : [])], cwd, env)
