@@ -3,7 +3,6 @@
 use crate::attach::{self, Show};
 use crate::{out, review, run};
 use engine::{Engine, Error};
-use model::event::{Verdict, What};
 use serde_json::json;
 
 pub(crate) fn demo(engine: &Engine, json: bool) -> Result<u8, Error> {
@@ -17,18 +16,10 @@ pub(crate) fn demo(engine: &Engine, json: bool) -> Result<u8, Error> {
     }
     let outcome = attach::attach(engine, &task, signals, stdio, if json { Show::Kept } else { Show::Streams })?;
     let look = engine.look(&task)?;
-    let denied: Vec<_> = engine
-        .events(&task, 1, 100_000, &[])?
-        .into_iter()
-        .filter(|e| match &e.what {
-            What::File { verdict, .. } | What::Network { verdict, .. } => *verdict == Verdict::Denied,
-            What::Process { .. } | What::Limit { .. } | What::Lifecycle { .. } => false,
-        })
-        .collect();
     if json {
         out::json(&json!({
             "task": task, "run": run.id, "exit": outcome.exit, "signal": outcome.signal, "limit": outcome.limit,
-            "tree": look.candidate.tree, "files": review::summary(&look.files), "denied": denied,
+            "tree": look.candidate.tree, "files": review::summary(&look.files), "denied": run::refused(engine, &task)?,
         }))?;
         return Ok(u8::from(outcome.exit != Some(0)));
     }

@@ -4,7 +4,7 @@ use crate::args::Run;
 use crate::attach::{self, Show};
 use crate::{out, text};
 use engine::{Code, Engine, Error, NewTask, Progress};
-use model::event::{Verdict, What};
+use model::event::{Event, Verdict, What};
 use model::id::TaskId;
 use model::run::Outcome;
 use serde_json::json;
@@ -101,14 +101,14 @@ fn detached(terminal: bool) -> model::run::Stdio {
     if terminal { model::run::Stdio::Terminal { cols: 120, rows: 32 } } else { model::run::Stdio::Pipes }
 }
 
-/// How many rows of a task's log say that something was refused.
-pub(crate) fn refused(engine: &Engine, task: &TaskId) -> Result<usize, Error> {
-    let kinds = ["file".to_owned(), "network".to_owned()];
-    let denied = |e: &model::event::Event| match &e.what {
+/// The rows of a task's log that say that something was refused.
+pub(crate) fn refused(engine: &Engine, task: &TaskId) -> Result<Vec<Event>, Error> {
+    let mut events = engine.events(task, 1, 1_000_000, &["file".to_owned(), "network".to_owned()])?;
+    events.retain(|e| match &e.what {
         What::File { verdict, .. } | What::Network { verdict, .. } => *verdict == Verdict::Denied,
         What::Process { .. } | What::Limit { .. } | What::Lifecycle { .. } => false,
-    };
-    Ok(engine.events(task, 1, 1_000_000, &kinds)?.iter().filter(|e| denied(e)).count())
+    });
+    Ok(events)
 }
 
 /// What this run's jail does not keep in full, in a line; said at every start.
@@ -131,7 +131,7 @@ pub(crate) fn finish(engine: &Engine, task: &TaskId, outcome: &Outcome, quiet: b
             Outcome { exit: Some(c), .. } => format!("exit {c}"),
             Outcome { .. } => "ended".into(),
         };
-        let refused = refused(engine, task)?;
+        let refused = refused(engine, task)?.len();
         if refused > 0 {
             let times = if refused == 1 { "once".to_owned() } else { format!("{refused} times") };
             out::talk(&format!("the jail refused something {times}: {} events {task}", out::me(engine.host())));
