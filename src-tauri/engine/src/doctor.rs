@@ -94,17 +94,7 @@ impl Engine {
                 jail_program: self.host.programs.jail.clone(),
                 git_program: Path::new("/usr/bin/git").to_owned(),
             };
-            let grants = supervise::compose::Grants {
-                read: Vec::new(),
-                write: Vec::new(),
-                hide: Vec::new(),
-                env: Vec::new(),
-                processes: 64,
-                open_files: 700,
-                network: true,
-                tools: false,
-                accept: Vec::new(),
-            };
+            let grants = supervise::compose::Grants { processes: 64, network: true, ..Default::default() };
             let plan = supervise::compose::agent(&spec, &grants).map_err(|e| Error::new(Code::Promise, e.to_string()))?;
             let jail =
                 supervise::spawn(&plan, &self.host.programs.jail, None).map_err(|e| Error::new(Code::Promise, e.to_string()))?;

@@ -121,7 +121,7 @@ fn grants(spec: &RunSpec, policy: &Policy) -> Grants {
         open_files: policy.limits.open_files,
         network: true,
         tools: policy.files.tools == policy::Tools::Auto,
-        accept: Vec::new(),
+        ..Grants::default()
     }
 }
 

@@ -1,0 +1,45 @@
+//! The environment of a jail, composed and never inherited.
+
+use super::{Grants, SYSTEM_PATH, identity};
+use crate::etc;
+use jail_plan::{Raw, Step};
+use model::run::RunSpec;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+/// The person's own `PATH`, as far as it leads into tools that are shown: it says which of several versions is in use.
+pub(super) fn chosen_by_person(spec: &RunSpec, tools: &[Step]) -> Vec<PathBuf> {
+    let path = spec.host_env.iter().find(|(k, _)| k == "PATH").map_or("", |(_, v)| v);
+    let shown = |p: &PathBuf| tools.iter().any(|t| p.starts_with(t.target().as_path()));
+    std::env::split_paths(path).filter(shown).collect()
+}
+
+pub(super) fn environment(spec: &RunSpec, grants: &Grants, tool_path: &[PathBuf]) -> Vec<(Raw, Raw)> {
+    let uid = identity().uid;
+    let path = tool_path.iter().map(|p| p.as_os_str().as_bytes()).chain([SYSTEM_PATH.as_bytes()]).collect::<Vec<_>>().join(&b':');
+    let mut env: Vec<(Raw, Raw)> = Vec::new();
+    let mut set = |key: &str, value: Raw| {
+        env.retain(|(k, _)| k.as_bytes() != key.as_bytes());
+        env.push((Raw::from(key), value));
+    };
+    set("LANG", Raw::from("C.UTF-8"));
+    if let model::run::Stdio::Terminal { .. } = spec.stdio {
+        set("TERM", Raw::from("xterm-256color"));
+    }
+    for (key, value) in &grants.env {
+        set(key, Raw::from(value.as_str()));
+    }
+    // These say where things are inside, which nobody outside knows better.
+    set("HOME", Raw::from(spec.home.as_path()));
+    set("PATH", Raw::from(path));
+    set("USER", Raw::from("agent"));
+    set("LOGNAME", Raw::from("agent"));
+    set("SHELL", Raw::from("/bin/sh"));
+    set("TMPDIR", Raw::from("/tmp"));
+    set("XDG_RUNTIME_DIR", Raw::from(etc::runtime_dir(uid)));
+    set("PWD", Raw::from(spec.workspace.as_path()));
+    for (key, value) in &spec.env {
+        set(key, Raw::from(value.as_str()));
+    }
+    env
+}
