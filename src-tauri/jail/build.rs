@@ -6,10 +6,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
+/// Each has a file of its name, and its table is compiled whichever the target is, so that every build checks all of them.
+const ARCHES: [&str; 2] = ["x86_64", "aarch64"];
+
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Failure> {
-    let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
     let policies = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../policies/seccomp");
     println!("cargo::rerun-if-changed={}", policies.display());
     let read = |name: String| -> Result<Value, Failure> {
@@ -17,8 +19,17 @@ fn main() -> Result<(), Failure> {
         let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()).into())
     };
-    let table = read(format!("{arch}.json"))?;
+    let told = read("notify.json".into())?;
+    for arch in ARCHES {
+        let code = code(arch, &read(format!("{arch}.json"))?, &told).map_err(|e| format!("{arch}: {e}"))?;
+        fs::write(Path::new(&env::var("OUT_DIR")?).join(format!("{arch}.rs")), code)?;
+    }
+    Ok(())
+}
+
+fn code(arch: &str, table: &Value, told: &Value) -> Result<String, Failure> {
     let mut numbers = BTreeMap::new();
+    let mut last = None;
     let mut code = String::from("use sys::bpf::{Action, Clause, Entry, Test};\n");
     writeln!(
         code,
@@ -26,11 +37,14 @@ fn main() -> Result<(), Failure> {
         arch.to_uppercase()
     )?;
     writeln!(code, "/// What the agent may call.\npub(super) static CONFINE: &[Entry] = &[")?;
-    for call in list(&table, "syscalls")? {
+    for call in list(table, "syscalls")? {
         let (name, number) = (text(call, "name")?, number(&call["nr"])?);
         text(call, "why").map_err(|_| format!("{name}: every line says why"))?;
         if numbers.insert(name.to_owned(), number).is_some() {
             return Err(format!("{name} is listed twice").into());
+        }
+        if last.replace(number).is_some_and(|last| last >= number) {
+            return Err(format!("{name}: {number} is listed twice or out of order").into());
         }
         let (clauses, otherwise) = match text(call, "do")? {
             "allow" => (String::new(), "Action::Allow".to_owned()),
@@ -41,9 +55,8 @@ fn main() -> Result<(), Failure> {
         writeln!(code, "    Entry {{ number: {number}, clauses: &[{clauses}], otherwise: {otherwise} }}, // {name}")?;
     }
     writeln!(code, "];\n/// What is told before it goes on.\npub(super) static NOTIFY: &[Entry] = &[")?;
-    let told = read("notify.json".into())?;
     let mut entries = BTreeMap::new();
-    for call in list(&told, "syscalls")? {
+    for call in list(told, "syscalls")? {
         let name = text(call, "name")?;
         text(call, "why").map_err(|_| format!("{name}: every line says why"))?;
         // An architecture without, say, `open` has no number for it.
@@ -55,14 +68,15 @@ fn main() -> Result<(), Failure> {
                 test(condition)?
             ),
         };
-        entries.insert(*number, entry);
+        if entries.insert(*number, entry).is_some() {
+            return Err(format!("{name} is told twice").into());
+        }
     }
     for entry in entries.values() {
         writeln!(code, "    {entry}")?;
     }
     writeln!(code, "];")?;
-    fs::write(Path::new(&env::var("OUT_DIR")?).join("syscalls.rs"), code)?;
-    Ok(())
+    Ok(code)
 }
 
 fn clauses(call: &Value) -> Result<String, Failure> {

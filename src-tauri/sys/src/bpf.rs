@@ -30,6 +30,18 @@ pub enum Action {
     Kill,
 }
 
+impl Action {
+    /// What a program returns for it (`SECCOMP_RET_*`).
+    pub fn value(self) -> u32 {
+        match self {
+            Action::Allow => 0x7fff_0000,
+            Action::Errno(number) => 0x0005_0000 | u32::from(number),
+            Action::Notify => 0x7fc0_0000,
+            Action::Kill => 0x8000_0000,
+        }
+    }
+}
+
 /// A condition on the low 32 bits of one argument. The kernel reads all arguments asked about here as 32-bit values, so
 /// nothing hides in the upper half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +149,35 @@ impl Program {
     pub fn instructions(&self) -> &[Instruction] {
         &self.0
     }
+
+    /// What the kernel makes of a call: the value that this program returns ([`Action::value`]) and after how many
+    /// instructions. A model, so that a table can be tried without being installed, on any machine. `None` where the program
+    /// runs past its end or has an instruction that is not of this assembler's.
+    pub fn run(&self, arch: u32, number: u32, args: [u64; 6]) -> Option<(u32, usize)> {
+        let (mut at, mut steps, mut a) = (0, 0, 0u32);
+        loop {
+            let i = self.0.get(at)?;
+            (at, steps) = (at + 1, steps + 1);
+            let skip = |holds: bool| usize::from(if holds { i.if_true } else { i.if_false });
+            match i.code {
+                LOAD if i.value == OFFSET_ARCH => a = arch,
+                LOAD if i.value == OFFSET_NUMBER => a = number,
+                LOAD => {
+                    let at = usize::try_from(i.value.checked_sub(OFFSET_ARGS)?).ok()?;
+                    // As the kernel lays it out: in memory, in its own byte order.
+                    let half: [u8; 4] = args.get(at / 8)?.to_ne_bytes().get(at % 8..at % 8 + 4)?.try_into().ok()?;
+                    a = u32::from_ne_bytes(half);
+                }
+                AND => a &= i.value,
+                JUMP => at += usize::try_from(i.value).ok()?,
+                IF_EQUAL => at += skip(a == i.value),
+                IF_AT_LEAST => at += skip(a >= i.value),
+                IF_ANY_BIT => at += skip(a & i.value != 0),
+                RETURN => return Some((i.value, steps)),
+                _ => return None,
+            }
+        }
+    }
 }
 
 /// A run of numbers that share their code.
@@ -236,44 +277,20 @@ fn load(offset: u32) -> Instruction {
 }
 
 fn ret(action: Action) -> Instruction {
-    let value = match action {
-        Action::Allow => 0x7fff_0000,
-        Action::Errno(number) => 0x0005_0000 | u32::from(number),
-        Action::Notify => 0x7fc0_0000,
-        Action::Kill => 0x8000_0000,
-    };
-    Instruction { code: RETURN, if_true: 0, if_false: 0, value }
+    Instruction { code: RETURN, if_true: 0, if_false: 0, value: action.value() }
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, reason = "tests")]
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// Runs a program as the kernel does.
     fn run(program: &Program, arch: u32, number: u32, args: [u64; 6]) -> u32 {
-        let (mut at, mut a) = (0, 0u32);
-        loop {
-            let i = program.0[at];
-            at += 1;
-            let skip = |holds: bool| usize::from(if holds { i.if_true } else { i.if_false });
-            match i.code {
-                LOAD if i.value == OFFSET_ARCH => a = arch,
-                LOAD if i.value == OFFSET_NUMBER => a = number,
-                LOAD => a = (args[(i.value as usize - 16) / 8] >> (if (i.value - 16) % 8 == LOW_HALF { 0 } else { 32 })) as u32,
-                AND => a &= i.value,
-                JUMP => at += i.value as usize,
-                IF_EQUAL => at += skip(a == i.value),
-                IF_AT_LEAST => at += skip(a >= i.value),
-                IF_ANY_BIT => at += skip(a & i.value != 0),
-                RETURN => return i.value,
-                other => panic!("no such instruction: {other:#x}"),
-            }
-        }
+        program.run(arch, number, args).unwrap().0
     }
 
     fn value(action: Action) -> u32 {
-        ret(action).value
+        action.value()
     }
 
     #[test]

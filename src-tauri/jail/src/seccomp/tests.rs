@@ -1,0 +1,185 @@
+//! What the lists in `policies/seccomp` say, for both architectures, on whichever this runs.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod list;
+mod vain;
+
+use super::{ENOSYS, aarch64, x86_64};
+use list::{Call, Lists, decided};
+use std::collections::BTreeMap;
+use sys::bpf::{Action, Entry, Program, Table};
+
+/// Of each architecture: its name, `AUDIT_ARCH_*`, and the tables that `build.rs` made.
+const COMPILED: [(&str, u32, &[Entry], &[Entry]); 2] =
+    [("x86_64", x86_64::ARCH, x86_64::CONFINE, x86_64::NOTIFY), ("aarch64", aarch64::ARCH, aarch64::CONFINE, aarch64::NOTIFY)];
+
+fn confine(arch: u32, entries: &[Entry]) -> Program {
+    Program::assemble(&Table { arch, entries, unlisted: Action::Errno(ENOSYS) }).unwrap()
+}
+
+fn observe(arch: u32, entries: &[Entry]) -> Program {
+    Program::assemble(&Table { arch, entries, unlisted: Action::Allow }).unwrap()
+}
+
+/// The kernel's own numbers and names, up to the last that this list has.
+fn kernels(arch: &str) -> BTreeMap<u32, &'static str> {
+    let name = |number: usize| match arch {
+        "x86_64" => syscalls::x86_64::Sysno::new(number).map(|call| call.name()),
+        _ => syscalls::aarch64::Sysno::new(number).map(|call| match call.name() {
+            // One call, two names in the kernel's sources.
+            "fstatat" => "newfstatat",
+            name => name,
+        }),
+    };
+    // Calls with 64-bit times for machines of 32 bits; no other machine has these numbers.
+    let of_32_bits = |number: &u32| (403..=423).contains(number);
+    let numbers = (0..2000).filter(|number| !of_32_bits(number));
+    numbers.filter_map(|number| Some((number, name(usize::try_from(number).ok()?)?))).collect()
+}
+
+#[test]
+fn every_call_of_the_kernel_is_listed_and_no_other() {
+    for lists in Lists::both() {
+        let listed: BTreeMap<u32, &str> = lists.calls.iter().map(|call| (call.number, call.name.as_str())).collect();
+        assert_eq!(listed.len(), lists.calls.len(), "{}: no number is listed twice", lists.arch);
+        let kernels = kernels(lists.arch);
+        assert!(kernels.len() > 300, "the kernel's own list is whole");
+        assert_eq!(listed, kernels, "{}: Linux {} has these calls", lists.arch, lists.kernel);
+    }
+}
+
+#[test]
+fn what_is_compiled_decides_as_the_list_says() {
+    let mut tried = 0;
+    for (lists, (arch, audit, entries, _)) in Lists::both().iter().zip(COMPILED) {
+        assert_eq!(lists.arch, arch);
+        let program = confine(audit, entries);
+        let listed: BTreeMap<u32, &Call> = lists.calls.iter().map(|call| (call.number, call)).collect();
+        let beyond = [1000, 0x3fff_ffff, 0x4000_0000, 0x7fff_ffff, 0x8000_0000, u32::MAX];
+        // Calls of x32 carry bit 30.
+        for number in (0..700).chain(beyond).flat_map(|n| [n, n | 0x4000_0000]) {
+            let call = listed.get(&number);
+            for args in call.map_or_else(|| vec![[0; 6]], |call| call.points()) {
+                let want = call.map_or(Action::Errno(ENOSYS), |call| decided(call.decide(&args)));
+                // The kernel reads these arguments as 32 bits, so what stands above them must not decide.
+                for above in [0, 1 << 32, 0xdead_beef << 32] {
+                    let args = args.map(|low| u64::from(low) | above);
+                    let (value, _) = program.run(audit, number, args).unwrap();
+                    assert_eq!(value, want.value(), "{arch}: {number} ({:?}) with {args:x?}", call.map(|c| &c.name));
+                    tried += 1;
+                }
+            }
+            for other in [sys::bpf::X86_64, sys::bpf::AARCH64, 0x4000_0003, 0x4000_0028, 0, u32::MAX] {
+                if other != audit {
+                    let (value, _) = program.run(other, number, [0; 6]).unwrap();
+                    assert_eq!(value, Action::Kill.value(), "{arch}: {number} of architecture {other:#x} means another call");
+                }
+            }
+        }
+    }
+    println!("{tried} calls were tried against both tables");
+    assert!(tried > 10_000, "{tried}");
+}
+
+#[test]
+fn what_is_told_is_what_the_list_says() {
+    for (lists, (arch, audit, _, entries)) in Lists::both().iter().zip(COMPILED) {
+        let program = observe(audit, entries);
+        for call in &lists.calls {
+            let told = lists.told.iter().find(|told| told.name == call.name);
+            for args in told.map_or_else(|| vec![[0; 6]], |told| told.points()) {
+                let want = told.is_some_and(|told| told.told(&args));
+                let (value, _) = program.run(audit, call.number, args.map(u64::from)).unwrap();
+                let want = if want { Action::Notify } else { Action::Allow };
+                assert_eq!(value, want.value(), "{arch}: {} with {args:x?}", call.name);
+            }
+        }
+    }
+}
+
+/// Of each: name, arguments, and the error, or 0 where the call goes on. Written by hand, so that a list that changes by
+/// mistake is noticed; without a number, as the two architectures number differently.
+const BY_HAND: &[(&str, [u32; 6], u16)] = &[
+    ("socket", [1, 1, 0, 0, 0, 0], 0),
+    ("socket", [2, 1, 0, 0, 0, 0], 0),
+    ("socket", [2, 0x80801, 6, 0, 0, 0], 0),
+    ("socket", [10, 2, 17, 0, 0, 0], 0),
+    ("socket", [2, 2, 1, 0, 0, 0], 93),
+    ("socket", [2, 1, 262, 0, 0, 0], 93),
+    ("socket", [2, 1, 132, 0, 0, 0], 93),
+    ("socket", [10, 2, 136, 0, 0, 0], 93),
+    ("socket", [2, 1, 256, 0, 0, 0], 93),
+    ("socket", [2, 3, 6, 0, 0, 0], 1),
+    ("socket", [10, 3, 58, 0, 0, 0], 1),
+    ("socket", [2, 5, 132, 0, 0, 0], 1),
+    ("socket", [2, 6, 33, 0, 0, 0], 1),
+    ("socket", [2, 10, 0x0300, 0, 0, 0], 1),
+    ("socket", [16, 3, 0, 0, 0, 0], 0),
+    ("socket", [16, 3, 2, 0, 0, 0], 97),
+    ("socket", [16, 3, 12, 0, 0, 0], 97),
+    ("socket", [17, 3, 0x0300, 0, 0, 0], 97),
+    ("socket", [38, 5, 0, 0, 0, 0], 97),
+    ("socket", [40, 1, 0, 0, 0, 0], 97),
+    ("socket", [43, 1, 0, 0, 0, 0], 97),
+    ("socket", [44, 3, 0, 0, 0, 0], 97),
+    ("socketpair", [1, 1, 0, 0, 0, 0], 0),
+    ("socketpair", [30, 1, 0, 0, 0, 0], 97),
+    ("sendto", [3, 0, 0, 0x4000, 0, 0], 0),
+    ("sendto", [3, 0, 0, 0x2000_4000, 0, 0], 95),
+    ("sendmsg", [3, 0, 0x2000_0000, 0, 0, 0], 95),
+    ("sendmmsg", [3, 0, 1, 0x2000_0000, 0, 0], 95),
+    ("setsockopt", [3, 6, 30, 0, 0, 0], 92),
+    ("setsockopt", [3, 6, 31, 0, 0, 0], 92),
+    ("setsockopt", [3, 1, 30, 0, 0, 0], 0),
+    ("setsockopt", [3, 6, 1, 0, 0, 0], 0),
+    ("clone", [0x11, 0, 0, 0, 0, 0], 0),
+    ("clone", [0x003d_0f00, 0, 0, 0, 0, 0], 0),
+    ("clone", [0x1000_0011, 0, 0, 0, 0, 0], 1),
+    ("clone", [0x0002_0011, 0, 0, 0, 0, 0], 1),
+    ("clone", [0x91, 0, 0, 0, 0, 0], 1),
+    ("clone3", [0; 6], ENOSYS),
+    ("unshare", [0; 6], 1),
+    ("mount", [0; 6], 1),
+    ("open_tree_attr", [0; 6], 1),
+    ("io_uring_setup", [0; 6], ENOSYS),
+    ("mknodat", [0, 0, 0x1180, 0, 0, 0], 0),
+    ("mknodat", [0, 0, 0x2180, 0x103, 0, 0], 1),
+    ("mknodat", [0, 0, 0x6180, 0x800, 0, 0], 1),
+    // The kernel takes 16 bits of a mode.
+    ("mknodat", [0, 0, 0x0001_2180, 0x103, 0, 0], 1),
+    ("personality", [0xffff_ffff, 0, 0, 0, 0, 0], 0),
+    ("personality", [8, 0, 0, 0, 0, 0], 1),
+    ("ioctl", [0, 0x5412, 0, 0, 0, 0], 1),
+    ("ioctl", [0, 0x5413, 0, 0, 0, 0], 0),
+    ("fcntl", [0, 1024, 0, 0, 0, 0], 22),
+    ("fcntl", [0, 1030, 0, 0, 0, 0], 0),
+    ("ptrace", [0; 6], 0),
+    ("keyctl", [0; 6], 1),
+    ("bpf", [0; 6], 1),
+    ("execve", [0; 6], 0),
+];
+
+#[test]
+fn calls_that_matter_are_decided_as_written_by_hand_on_both() {
+    for (lists, (arch, audit, entries, _)) in Lists::both().iter().zip(COMPILED) {
+        let program = confine(audit, entries);
+        for (name, args, error) in BY_HAND {
+            let number = lists.call(name).unwrap_or_else(|| panic!("{arch} has {name}")).number;
+            let want = if *error == 0 { Action::Allow } else { Action::Errno(*error) };
+            let (value, _) = program.run(audit, number, args.map(u64::from)).unwrap();
+            assert_eq!(value, want.value(), "{arch}: {name} with {args:x?}");
+        }
+    }
+}
+
+#[test]
+fn finding_a_call_takes_a_search_and_no_walk() {
+    for (arch, audit, confined, told) in COMPILED {
+        for (name, program) in [("confine", confine(audit, confined)), ("observe", observe(audit, told))] {
+            let longest = (0..500).map(|number| program.run(audit, number, [0; 6]).unwrap().1).max().unwrap();
+            println!("{arch} {name}: {} instructions, at most {longest} for a call", program.instructions().len());
+            assert!(longest <= 40, "{arch} {name}: {longest} instructions for one call");
+            assert!(program.instructions().len() < 1000, "{arch} {name}: {} instructions", program.instructions().len());
+        }
+    }
+}
