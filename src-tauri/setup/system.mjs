@@ -53,6 +53,15 @@ export const NEEDS = [
     dnf: ['/usr/bin/WebKitWebDriver'],
     pacman: ['webkit2gtk-4.1'],
   },
+  {
+    what: 'bubblewrap (bwrap)',
+    why: 'the bench compares with it, and tests start Airlock inside it',
+    for: 'test',
+    there: (probe) => probe.program('bwrap'),
+    apt: ['bubblewrap'],
+    dnf: ['bubblewrap'],
+    pacman: ['bubblewrap'],
+  },
 ]
 
 const MANAGERS = {

@@ -1,19 +1,19 @@
-//! Start, exec and exit of `/bin/true` in a jail, against bubblewrap with like mounts and against another sandbox for agents.
+//! Start, exec and exit of `/bin/true` in a jail, against bubblewrap with the same mounts and against other sandboxes for agents.
 
+use crate::jail::{Task, nothing};
 use crate::{Side, compare};
-use model::id::{RunId, TaskId};
-use model::layout::{Layout, TaskDir};
-use model::run::{PolicyText, RunSpec};
+use jail_plan::{Access, Identity, Landlock, Limits, Net, Plan, Raw, Stdio as Streams, Step};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use supervise::compose::Grants;
-use supervise::decoy::{Decoys, Places};
-use supervise::notify::Notify;
-use supervise::who::{JailRef, Who};
 use testkit::Sandbox;
+
+/// Scripts of the peers, for Node.
+pub(crate) struct Peers {
+    pub(crate) srt: PathBuf,
+    pub(crate) codex: PathBuf,
+}
 
 fn timed(mut command: Command) -> Duration {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -24,97 +24,102 @@ fn timed(mut command: Command) -> Duration {
     took
 }
 
-/// Like mounts: system directories read-only, own /proc, /dev, /tmp and home, the workspace writable, all namespaces.
-fn bubblewrap(person: &Sandbox, workspace: &Path) -> Command {
+/// What bubblewrap and the like jail show, read-only.
+const SHOWN: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt"];
+
+/// System directories read-only, own /proc, /dev, /tmp and home, the workspace writable, all namespaces.
+pub(crate) fn bubblewrap(person: &Sandbox, workspace: &Path, argv: &[&str]) -> Command {
     let mut c = person.command("bwrap");
-    c.args(["--unshare-all", "--die-with-parent", "--new-session", "--hostname", "jail", "--ro-bind", "/usr", "/usr"]);
-    for dir in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt"] {
+    c.args(["--unshare-all", "--die-with-parent", "--new-session", "--hostname", "jail"]);
+    for dir in SHOWN {
         c.args(["--ro-bind-try", dir, dir]);
     }
     c.args(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs"]).arg(person.home());
-    c.arg("--bind").args([workspace, workspace]).arg("--chdir").arg(workspace).arg("/bin/true");
+    c.arg("--bind").args([workspace, workspace]).arg("--chdir").arg(workspace).args(argv);
     c
 }
 
-/// An agent's jail as a warden makes it: way out, notifications and decoy served, on a task that was made before.
-fn jail(person: &Sandbox, repo: &Path) -> impl FnMut() -> Duration + use<> {
-    let made = person.run_script(repo, &[], "true").ok().json();
-    let id = |field: &str| made[field].as_str().expect("an id").to_owned();
-    let layout = Layout {
-        data: person.data().join("airlock"),
-        config: person.config().join("airlock"),
-        runtime: person.runtime().join("airlock"),
+/// The same jail of Airlock's: bubblewrap's mounts and namespaces, no way out and nothing watched; Landlock and the system
+/// call filter are always on.
+fn like_bubblewrap(person: &Sandbox, workspace: &Path) -> Plan {
+    let bind = |source: &Path, access, optional| Step::Bind {
+        source: Raw::from(source),
+        target: Raw::from(source),
+        access,
+        recursive: true,
+        idmapped: false,
+        optional,
     };
-    let spec = RunSpec {
-        version: model::protocol::VERSION,
-        task: TaskId::parse(&id("task")).expect("an id"),
-        run: RunId::parse(&id("run")).expect("an id"),
-        dir: TaskDir(person.task_dir(&id("task"))),
-        layout,
-        workspace: repo.to_owned(),
-        home: person.home(),
-        history: Vec::new(),
-        policy: PolicyText { name: "standard".into(), text: String::new(), repository: None },
-        argv: vec!["/bin/true".into()],
-        env: Vec::new(),
-        host_env: Vec::new(),
-        tools: Vec::new(),
-        stdio: model::run::Stdio::Pipes,
-        hostname: "bench".into(),
-        jail_program: testkit::program("airlock-jail"),
-        git_program: PathBuf::from("/usr/bin/git"),
-    };
-    let grants = Grants {
-        read: Vec::new(),
-        write: Vec::new(),
-        hide: Vec::new(),
-        env: Vec::new(),
-        processes: 1024,
-        open_files: 700,
-        network: true,
-        tools: true,
-        accept: Vec::new(),
-    };
-    move || {
-        let start = Instant::now();
-        let plan = supervise::compose::agent(&spec, &grants).expect("nothing is granted twice");
-        let null = || std::fs::File::options().read(true).write(true).open("/dev/null").expect("/dev/null opens").into();
-        let mut jail = supervise::spawn(&plan, &spec.jail_program, Some([null(), null(), null()])).expect("the jail stands");
-        let init_pid = u32::try_from(jail.pid).expect("a process id");
-        let writable = vec![spec.workspace.clone(), spec.home.clone(), "/tmp".into()];
-        let who = Who::new(JailRef { init_pid, writable, ..JailRef::default() }).expect("the jail can be looked at");
-        let notify = jail.notify.take().map(|fd| Notify::serve(fd, Arc::clone(&who), |_| {}).expect("calls are observed"));
-        let place = Places::Root(person_place(&spec));
-        let owner = (plan.identity.uid, plan.identity.gid);
-        let decoys = jail.fuse.take().map(|fd| Decoys::serve(fd, place, owner, Arc::clone(&who), |_| {}).expect("a decoy"));
-        jail.go().expect("the command runs");
-        let ended = jail.wait().expect("the jail ends");
-        let took = start.elapsed();
-        assert_eq!(ended.exit, Some(0), "/bin/true in the jail");
-        drop((decoys, notify));
-        took
+    let at = Raw::from;
+    let mut root: Vec<Step> = SHOWN.iter().map(|d| bind(Path::new(d), Access::Read, true)).collect();
+    root.extend([
+        Step::Proc { target: at("/proc") },
+        Step::Dev { target: at("/dev") },
+        Step::Devpts { target: at("/dev/pts") },
+        Step::Tmpfs { target: at("/tmp"), mode: 0o1777, size: 1 << 30 },
+        Step::Tmpfs { target: Raw::from(person.home()), mode: 0o700, size: 1 << 30 },
+        bind(workspace, Access::Write, false),
+    ]);
+    let (uid, gid) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
+    Plan {
+        version: jail_plan::VERSION,
+        hostname: "jail".into(),
+        identity: Identity { uid, gid, mapped: None },
+        root,
+        net: Net::None,
+        stdio: Streams::Inherit,
+        limits: Limits { processes: 1024, open_files: 700, file_size: None, inotify_instances: 32, inotify_watches: 65_536 },
+        landlock: Landlock {
+            writable: [at("/tmp"), at("/dev"), at("/proc"), Raw::from(person.home()), Raw::from(workspace)].to_vec(),
+            readable: vec![at("/")],
+        },
+        notify: false,
+        require: Vec::new(),
+        argv: vec![at("/bin/true")],
+        env: vec![(at("PATH"), at("/usr/bin:/bin"))],
+        cwd: Raw::from(workspace),
     }
 }
 
-fn person_place(spec: &RunSpec) -> model::path::RawPath {
-    model::path::RawPath::from(spec.home.join(".ssh").as_os_str().as_encoded_bytes())
-}
-
-pub(crate) fn table(person: &Sandbox, peer: Option<&Path>, rounds: usize) -> Value {
+pub(crate) fn table(person: &Sandbox, peers: Option<&Peers>, rounds: usize) -> Value {
     let repo = person.small_repo_at(person.projects().join("start"));
     let settings = person.file(
         "peer.json",
         r#"{"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":["~/.ssh"],"allowWrite":["."],"denyWrite":[]}}"#,
     );
+    let task = Task::new(person, &repo.path);
+    let plan = like_bubblewrap(person, &repo.path);
+    let bare = || {
+        let start = Instant::now();
+        let jail = supervise::spawn(&plan, &testkit::program("airlock-jail"), Some(nothing())).expect("the jail stands");
+        jail.go().expect("the command runs");
+        let ended = jail.wait().expect("the jail ends");
+        let took = start.elapsed();
+        assert_eq!(ended.exit, Some(0), "/bin/true in the jail");
+        took
+    };
+    let everything = || {
+        let start = Instant::now();
+        let running = task.start(&["/bin/true"], &[]);
+        let ended = running.jail.wait().expect("the jail ends");
+        let took = start.elapsed();
+        assert_eq!(ended.exit, Some(0), "/bin/true in the jail");
+        took
+    };
     let mut sides = vec![
-        Side::new("Airlock's jail, with way out and sensors", jail(person, &repo.path)),
-        Side::new("bubblewrap, like mounts", || timed(bubblewrap(person, &repo.path))),
+        Side::new("bubblewrap", || timed(bubblewrap(person, &repo.path, &["/bin/true"]))),
+        Side::new("Airlock's jail, bubblewrap's mounts", bare),
+        Side::new("Airlock's jail, everything on", everything),
     ];
-    if let Some(peer) = peer {
-        let (repo, settings) = (repo.path.clone(), settings.clone());
-        sides.push(Side::new("@anthropic-ai/sandbox-runtime", move || {
+    if let Some(peers) = peers {
+        sides.push(Side::new("codex sandbox", || {
             let mut c = person.command("node");
-            c.arg(peer).arg("-s").arg(&settings).arg("/bin/true").current_dir(&repo);
+            c.arg(&peers.codex).args(["sandbox", "--", "/bin/true"]).current_dir(&repo.path);
+            timed(c)
+        }));
+        sides.push(Side::new("@anthropic-ai/sandbox-runtime", || {
+            let mut c = person.command("node");
+            c.arg(&peers.srt).arg("-s").arg(&settings).arg("/bin/true").current_dir(&repo.path);
             timed(c)
         }));
     }

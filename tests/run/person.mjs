@@ -40,8 +40,11 @@ export function ordinaryUser(top, built, twice) {
   // Programs of other people that root's column installed already, so that nothing is fetched twice.
   const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'airlock-tests')
   if (existsSync(cache)) {
-    mkdirSync(join(home, '.cache'))
-    quiet('cp', '--archive', '--reflink=auto', cache, join(home, '.cache'))
+    const copy = join(home, '.cache/airlock-tests')
+    mkdirSync(copy, { recursive: true })
+    // The root of the machine tier is root's, and while it is made it has a /proc of which no copy ends.
+    const wanted = readdirSync(cache).filter((name) => name !== 'machine')
+    for (const name of wanted) quiet('cp', '--archive', '--reflink=auto', '--one-file-system', join(cache, name), copy)
     quiet('chown', '--recursive', '--no-dereference', `${uid}:${gid}`, join(home, '.cache'))
   }
 
