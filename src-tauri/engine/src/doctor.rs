@@ -101,7 +101,7 @@ impl Engine {
             let mut report = jail.report.clone();
             jail.kill();
             // The warden keeps this one with a clock.
-            report.set(Guarantee::Wall, Status::Full);
+            report.keep(Guarantee::Wall, "the warden's clock", Status::Full);
             Ok(report)
         };
         let out = made();

@@ -2,10 +2,12 @@
 //!
 //! Invariant: nothing here touches the system; a plan holds no policy, only steps that a policy was turned into.
 
+mod promise;
 mod raw;
 mod report;
 mod wire;
 
+pub use promise::{Kept, PROMISES, Promise, promises, resting_on};
 pub use raw::Raw;
 pub use report::{Guarantee, Kind, Refusal, Report, Row, Status, Step as Stage};
 pub use wire::{Answer, Handed, Say};
@@ -14,6 +16,8 @@ use serde::{Deserialize, Serialize};
 
 /// Version of [`Plan`] and of [`Say`]; a jail program refuses any other.
 pub const VERSION: u32 = 1;
+
+const SAME_INSTALLATION: &str = "airlock-jail and airlock-warden must come from the same installation";
 
 /// The unprivileged host uid and gid of jails that root starts. No account has it: it lies above every range that
 /// `useradd`, `systemd` or container tools give out, and below 2^31.
@@ -230,23 +234,18 @@ pub struct Landlock {
 impl Plan {
     /// Reads a plan; anything unknown in it is an error, since a step that is not understood may be a protection.
     pub fn from_json(json: &[u8]) -> Result<Self, Refusal> {
-        let plan: Self = serde_json::from_slice(json).map_err(|e| Refusal {
-            step: Stage::Plan,
-            kind: Kind::Plan,
-            reason: format!("the plan can't be read: {e}"),
-            hint: "airlock-jail and airlock-warden must come from the same installation".into(),
-        })?;
+        let plan: Self = serde_json::from_slice(json)
+            .map_err(|e| Refusal::new(Stage::Plan, Kind::Plan, format!("the plan can't be read: {e}"), SAME_INSTALLATION))?;
         plan.check()?;
         Ok(plan)
     }
 
     /// What must hold of every plan, whoever composed it.
     pub fn check(&self) -> Result<(), Refusal> {
-        let bad =
-            |reason: String| Refusal { step: Stage::Plan, kind: Kind::Plan, reason, hint: "this is a fault of Airlock's".into() };
+        let bad = |reason: String| Refusal::new(Stage::Plan, Kind::Plan, reason, "this is a fault of Airlock's");
         if self.version != VERSION {
             return Err(Refusal {
-                hint: "airlock-jail and airlock-warden must come from the same installation".into(),
+                hint: SAME_INSTALLATION.into(),
                 ..bad(format!("the plan has version {}, this jail program reads {VERSION}", self.version))
             });
         }

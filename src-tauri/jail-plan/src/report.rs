@@ -17,6 +17,10 @@ pub enum Guarantee {
     Network,
     /// It makes no system call that the filter refuses.
     Syscalls,
+    /// It gets no variable, descriptor, terminal or session of the person's.
+    Inherited,
+    /// It ends whole: no process of it is left.
+    Ends,
     /// The second lock on files, should the first have a hole.
     Landlock,
     /// It has no more processes than the plan says.
@@ -37,12 +41,14 @@ pub enum Guarantee {
 
 impl Guarantee {
     /// Every one, in the order of a report.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Writes,
         Self::Reads,
         Self::Control,
         Self::Network,
         Self::Syscalls,
+        Self::Inherited,
+        Self::Ends,
         Self::Landlock,
         Self::Processes,
         Self::Wall,
@@ -52,6 +58,16 @@ impl Guarantee {
         Self::Decoys,
         Self::Events,
     ];
+
+    /// Those without which no run starts, unless the person's own policy accepts the loss by its name. Landlock is a second
+    /// lock on what the mounts keep already; limits, decoys and events are told where they are not in full, and start.
+    pub const REQUIRED: [Self; 7] =
+        [Self::Writes, Self::Reads, Self::Control, Self::Network, Self::Syscalls, Self::Inherited, Self::Ends];
+
+    /// The guarantee of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|g| g.to_string() == name)
+    }
 }
 
 impl fmt::Display for Guarantee {
@@ -62,6 +78,8 @@ impl fmt::Display for Guarantee {
             Self::Control => "control",
             Self::Network => "network",
             Self::Syscalls => "syscalls",
+            Self::Inherited => "inherited",
+            Self::Ends => "ends",
             Self::Landlock => "landlock",
             Self::Processes => "processes",
             Self::Wall => "wall",
@@ -117,6 +135,9 @@ impl Status {
 pub struct Row {
     /// Which.
     pub guarantee: Guarantee,
+    /// By what, in words; empty where by nothing.
+    #[serde(default)]
+    pub how: String,
     /// How far.
     #[serde(flatten)]
     pub status: Status,
@@ -127,39 +148,54 @@ pub struct Row {
 pub struct Report {
     /// The rows.
     pub rows: Vec<Row>,
+    /// Losses that the person's policy accepts by name; the starter's word, not the jail's.
+    #[serde(default)]
+    pub accepted: Vec<Guarantee>,
 }
 
 impl Default for Report {
     fn default() -> Self {
-        let row = |guarantee| Row { guarantee, status: Status::absent("not set up") };
-        Self { rows: Guarantee::ALL.into_iter().map(row).collect() }
+        let row = |guarantee| Row { guarantee, how: String::new(), status: Status::absent("not set up") };
+        Self { rows: Guarantee::ALL.into_iter().map(row).collect(), accepted: Vec::new() }
     }
 }
 
 impl Report {
-    /// Sets a row.
+    /// Sets how far a guarantee holds; by what stays as it was said.
     pub fn set(&mut self, guarantee: Guarantee, status: Status) {
+        let how = self.row(guarantee).map(|r| r.how.clone()).unwrap_or_default();
+        self.keep(guarantee, how, status);
+    }
+
+    /// Sets a row: by what a guarantee holds, and how far.
+    pub fn keep(&mut self, guarantee: Guarantee, how: impl Into<String>, status: Status) {
         self.rows.retain(|r| r.guarantee != guarantee);
-        self.rows.push(Row { guarantee, status });
+        self.rows.push(Row { guarantee, how: how.into(), status });
         self.rows.sort_by_key(|r| r.guarantee);
+    }
+
+    /// The row of a guarantee.
+    pub fn row(&self, guarantee: Guarantee) -> Option<&Row> {
+        self.rows.iter().find(|r| r.guarantee == guarantee)
     }
 
     /// How far a guarantee holds.
     pub fn status(&self, guarantee: Guarantee) -> Option<&Status> {
-        self.rows.iter().find(|r| r.guarantee == guarantee).map(|r| &r.status)
+        self.row(guarantee).map(|r| &r.status)
     }
 
     /// The first of `required` that does not hold in full, as the refusal that it is.
     pub fn missing(&self, required: &[Guarantee]) -> Option<Refusal> {
         let broken = |g: &&Guarantee| self.status(**g) != Some(&Status::Full);
-        required.iter().find(broken).map(|g| Refusal {
-            step: Step::Report,
-            kind: Kind::Promise,
-            reason: format!(
-                "`{g}` can't be kept in full: {}",
+        required.iter().find(broken).map(|g| {
+            let reason = format!(
+                "{}: `{g}` can't be kept in full: {}",
+                crate::promise::resting_on(*g),
                 self.status(*g).and_then(Status::reason).unwrap_or("it was not set up")
-            ),
-            hint: "a policy can accept this loss by name; `airlock doctor` says what this machine lacks".into(),
+            );
+            let hint =
+                format!("`airlock doctor` says what this machine lacks; your own policy can accept the loss: accept = [\"{g}\"]");
+            Refusal { lost: Some(*g), ..Refusal::new(Step::Report, Kind::Promise, reason, hint) }
         })
     }
 }
@@ -259,4 +295,17 @@ pub struct Refusal {
     pub reason: String,
     /// What to do about it.
     pub hint: String,
+    /// The error number that the kernel gave, where it was the kernel.
+    #[serde(default)]
+    pub errno: Option<i32>,
+    /// The guarantee that is lost, for [`Kind::Promise`].
+    #[serde(default)]
+    pub lost: Option<Guarantee>,
+}
+
+impl Refusal {
+    /// One without an error number.
+    pub fn new(step: Step, kind: Kind, reason: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { step, kind, reason: reason.into(), hint: hint.into(), errno: None, lost: None }
+    }
 }

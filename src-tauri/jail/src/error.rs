@@ -2,6 +2,7 @@
 
 use jail_plan::{Kind, Refusal, Stage};
 use std::fmt::Display;
+use std::io;
 
 /// What every step returns.
 pub(crate) type Step<T> = Result<T, Refusal>;
@@ -12,9 +13,42 @@ pub(crate) trait OrRefuse<T> {
     fn or_refuse(self, step: Stage, hint: &str, what: impl FnOnce() -> String) -> Step<T>;
 }
 
-impl<T, E: Display> OrRefuse<T> for Result<T, E> {
+/// What went wrong, with the kernel's number where the kernel said so.
+pub(crate) trait Why: Display {
+    /// The number.
+    fn errno(&self) -> Option<i32> {
+        None
+    }
+}
+
+impl Why for &str {}
+impl Why for String {}
+impl Why for serde_json::Error {}
+impl Why for std::ffi::NulError {}
+impl Why for landlock::RulesetError {}
+impl Why for sys::bpf::BadTable {}
+
+impl Why for io::Error {
+    fn errno(&self) -> Option<i32> {
+        self.raw_os_error()
+    }
+}
+
+impl Why for rustix::io::Errno {
+    fn errno(&self) -> Option<i32> {
+        Some(self.raw_os_error())
+    }
+}
+
+impl Why for nix::errno::Errno {
+    fn errno(&self) -> Option<i32> {
+        Some(*self as i32)
+    }
+}
+
+impl<T, E: Why> OrRefuse<T> for Result<T, E> {
     fn or_refuse(self, step: Stage, hint: &str, what: impl FnOnce() -> String) -> Step<T> {
-        self.map_err(|e| Refusal { step, kind: Kind::Machine, reason: format!("{}: {e}", what()), hint: hint.to_owned() })
+        self.map_err(|e| Refusal { errno: e.errno(), ..Refusal::new(step, Kind::Machine, format!("{}: {e}", what()), hint) })
     }
 }
 

@@ -43,7 +43,8 @@ impl Mounted {
         let side = sys::clone::fork(0).or_refuse(Stage::Exec, UNEXPECTED, || "forking init and command".into())?;
         // Each for itself: the filter would refuse the fork's own clone3. Init needs no call that it refuses.
         seccomp::confine()?;
-        context.report.set(Guarantee::Syscalls, Status::Full);
+        context.report.keep(Guarantee::Syscalls, seccomp::HOW.as_str(), Status::Full);
+        context.report.keep(Guarantee::Ends, "own pid namespace, which ends with its init", Status::Full);
         match side {
             Side::Parent { pid, pidfd } => {
                 drop((context, pidfd));
@@ -74,8 +75,10 @@ impl Confined {
         let argv = plan.argv.iter().map(|a| c(a.as_bytes())).collect::<Step<Vec<_>>>()?;
         let env = plan.env.iter().map(|(k, v)| c(&[k.as_bytes(), b"=", v.as_bytes()].concat())).collect::<Step<Vec<_>>>()?;
         if plan.notify {
-            handed.push((Handed::Notify, seccomp::observe(&mut report)?));
+            handed.extend(seccomp::observe(&mut report)?.map(|listener| (Handed::Notify, listener)));
         }
+        // What is left of the person's is closed below, before the exec: where that fails, nothing runs.
+        report.keep(Guarantee::Inherited, "variables by list, descriptors closed, own session", Status::Full);
         if let Some(refusal) = report.missing(&plan.require) {
             return Err(refusal);
         }
@@ -134,12 +137,7 @@ fn runnable(path: &Path) -> Result<(), &'static str> {
 }
 
 fn not_runnable(command: &Raw, why: String) -> Refusal {
-    Refusal {
-        step: Stage::Exec,
-        kind: Kind::NotFound,
-        reason: format!("`{command}` can't be run: {why}"),
-        hint: "inside are the system's programs, the tools of the home that the policy shows, and the workspace; \
-             `files.read` in a policy shows more"
-            .into(),
-    }
+    let hint = "inside are the system's programs, the tools of the home that the policy shows, and the workspace; \
+         `files.read` in a policy shows more";
+    Refusal::new(Stage::Exec, Kind::NotFound, format!("`{command}` can't be run: {why}"), hint)
 }

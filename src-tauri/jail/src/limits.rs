@@ -20,7 +20,8 @@ pub(crate) fn set(limits: &Limits, report: &mut Report) -> Step<()> {
     if let Some(bytes) = limits.file_size {
         one(Resource::Fsize, bytes)?;
     }
-    report.set(Guarantee::Processes, processes_status(&rustix::system::uname().release().to_string_lossy()));
+    let how = "RLIMIT_NPROC, counted in the user namespace";
+    report.keep(Guarantee::Processes, how, processes_status(&rustix::system::uname().release().to_string_lossy()));
     report.set(
         Guarantee::Memory,
         Status::absent("memory is not limited; the jail asks to be the first to go when the machine runs out of it"),

@@ -83,8 +83,12 @@ impl Namespaced {
         context.plan.root = steps;
         move_in(&place)?;
         quotas.close(&context.plan.limits)?;
-        for guarantee in [Guarantee::Writes, Guarantee::Reads, Guarantee::Control] {
-            context.report.set(guarantee, Status::Full);
+        for (guarantee, how) in [
+            (Guarantee::Writes, "own mount namespace, read-only but for what the plan names"),
+            (Guarantee::Reads, "own root, in which only what the plan names is mounted"),
+            (Guarantee::Control, "own user, pid, ipc, uts and cgroup namespaces"),
+        ] {
+            context.report.keep(guarantee, how, Status::Full);
         }
         Ok(Mounted { context })
     }
@@ -162,12 +166,8 @@ fn bind(place: &Place, mount: &OwnedFd, source: &Raw, target: &Raw) -> Step<()> 
 }
 
 fn missing(source: &Raw) -> Refusal {
-    Refusal {
-        step: Stage::Mounts,
-        kind: Kind::NotFound,
-        reason: format!("`{source}` does not exist, but the jail is to show it"),
-        hint: "was it moved or removed while the task existed?".into(),
-    }
+    let reason = format!("`{source}` does not exist, but the jail is to show it");
+    Refusal::new(Stage::Mounts, Kind::NotFound, reason, "was it moved or removed while the task existed?")
 }
 
 fn directory(place: &Place, target: &Raw, mode: u32) -> Step<()> {
@@ -208,15 +208,12 @@ fn mask(place: &Place, covers: &mut u32, target: &Raw, must_exist: bool) -> Step
 }
 
 fn moved(target: &Raw) -> Refusal {
-    Refusal {
-        step: Stage::Mounts,
-        kind: Kind::Workspace,
-        reason: format!(
-            "`{target}` is to be hidden and lies in a place that a jail may write, but is not there: what was there may now be \
-             in sight under another name"
-        ),
-        hint: "look for it; put it back, or make an empty file or directory of that name, or take it out of `files.hide`".into(),
-    }
+    let reason = format!(
+        "`{target}` is to be hidden and lies in a place that a jail may write, but is not there: what was there may now be in \
+         sight under another name"
+    );
+    let hint = "look for it; put it back, or make an empty file or directory of that name, or take it out of `files.hide`";
+    Refusal::new(Stage::Mounts, Kind::Workspace, reason, hint)
 }
 
 pub(crate) fn unreadable_directory() -> Step<OwnedFd> {
@@ -252,6 +249,6 @@ fn decoy(place: &Place, target: &Raw, context: &mut Context) -> Step<()> {
             Status::absent(format!("/dev/fuse can't be used ({e}): hidden places are closed, but a touch is not told")),
         ),
     };
-    context.report.set(Guarantee::Decoys, status);
+    context.report.keep(Guarantee::Decoys, "a FUSE file system that refuses and tells", status);
     attach(&mount, &over, target)
 }

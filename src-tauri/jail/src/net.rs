@@ -37,7 +37,11 @@ pub(crate) fn make(context: &mut Context) -> Step<()> {
         context.handed.push((Handed::Listener, listener));
         context.handed.push((Handed::Dns, dns));
     }
-    context.report.set(Guarantee::Network, Status::Full);
+    let how = match context.plan.net {
+        Net::None => "own network namespace with loopback alone",
+        Net::WayOut => "own network namespace, nftables tproxy to the warden",
+    };
+    context.report.keep(Guarantee::Network, how, Status::Full);
     Ok(())
 }
 

@@ -98,12 +98,8 @@ fn regular(opened: Result<OwnedFd, Errno>, target: &Raw) -> Step<OwnedFd> {
 }
 
 fn odd(target: &Raw, why: impl std::fmt::Display) -> Refusal {
-    Refusal {
-        step: Stage::Mounts,
-        kind: Kind::Workspace,
-        reason: format!(
-            "`{target}` can't be mounted on, since something odd is in its way (a symlink, or a file for a directory): {why}"
-        ),
-        hint: PLANTED.to_owned(),
-    }
+    let reason = format!(
+        "`{target}` can't be mounted on, since something odd is in its way (a symlink, or a file for a directory): {why}"
+    );
+    Refusal::new(Stage::Mounts, Kind::Workspace, reason, PLANTED)
 }

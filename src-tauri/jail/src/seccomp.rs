@@ -3,6 +3,7 @@
 use crate::error::{OrRefuse as _, Step, UNEXPECTED};
 use jail_plan::{Guarantee, Report, Stage, Status};
 use std::os::fd::OwnedFd;
+use std::sync::LazyLock;
 use sys::bpf::{Action, Program, Table};
 
 #[cfg(any(target_arch = "aarch64", test))]
@@ -21,6 +22,10 @@ use x86_64 as table;
 const HINT: &str = "the kernel needs CONFIG_SECCOMP_FILTER (and Linux 5.19 for events)";
 const ENOSYS: u16 = 38;
 
+/// The filter in words.
+pub(crate) static HOW: LazyLock<String> =
+    LazyLock::new(|| format!("seccomp: {} calls listed, others are unknown", table::CONFINE.len()));
+
 /// What may be called at all.
 pub(crate) fn confine() -> Step<()> {
     let program = Program::assemble(&Table { arch: table::ARCH, entries: table::CONFINE, unlisted: Action::Errno(ENOSYS) })
@@ -28,16 +33,25 @@ pub(crate) fn confine() -> Step<()> {
     sys::seccomp::install(&program).or_refuse(Stage::Seccomp, HINT, || "installing the filter".into())
 }
 
-/// What is told: from here on such calls wait for the listener's owner, so this comes last.
-pub(crate) fn observe(report: &mut Report) -> Step<OwnedFd> {
+/// What is told: from here on such calls wait for the listener's owner, so this comes last. Where the machine gives no
+/// listener nothing is told, and the way out, which serves what was announced, stays closed.
+pub(crate) fn observe(report: &mut Report) -> Step<Option<OwnedFd>> {
     let program = Program::assemble(&Table { arch: table::ARCH, entries: table::NOTIFY, unlisted: Action::Allow }).or_refuse(
         Stage::Notify,
         UNEXPECTED,
         || "assembling the observer".into(),
     )?;
-    let listener =
-        sys::seccomp::install_with_listener(&program).or_refuse(Stage::Notify, HINT, || "installing the observer".into())?;
-    report.set(Guarantee::Events, Status::Full);
+    let (listener, status) = match sys::seccomp::install_with_listener(&program) {
+        Ok(listener) => (Some(listener), Status::Full),
+        Err(e) => (
+            None,
+            Status::absent(format!(
+                "no listener for system calls ({e}; the kernel needs Linux 5.19, and no other listener around Airlock): \
+                 programs, connections and writes are not told, and no connection is let out, since none is announced"
+            )),
+        ),
+    };
+    report.keep(Guarantee::Events, "seccomp listener, served by the warden", status);
     Ok(listener)
 }
 

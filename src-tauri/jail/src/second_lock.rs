@@ -3,8 +3,8 @@
 use crate::error::{OrRefuse as _, Step, UNEXPECTED};
 use jail_plan::{Guarantee, Landlock, Raw, Report, Stage, Status};
 use landlock::{
-    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, PathBeneath, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
-    RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -36,8 +36,9 @@ pub(crate) fn close(rules: &Landlock, report: &mut Report) -> Step<()> {
         }
     }
     let status = ruleset.restrict_self().or_refuse(Stage::Landlock, UNEXPECTED, what)?;
-    report.set(
+    report.keep(
         Guarantee::Landlock,
+        how(&status.landlock),
         match status.ruleset {
             RulesetStatus::FullyEnforced => Status::Full,
             RulesetStatus::PartiallyEnforced => Status::partial(format!(
@@ -51,6 +52,14 @@ pub(crate) fn close(rules: &Landlock, report: &mut Report) -> Step<()> {
         },
     );
     Ok(())
+}
+
+/// The version in words.
+fn how(landlock: &LandlockStatus) -> String {
+    match landlock {
+        LandlockStatus::Available { effective_abi, .. } => format!("Landlock ABI {}", *effective_abi as i32),
+        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => String::new(),
+    }
 }
 
 /// A place inside, never through a symlink: one in the agent's home could widen the rule to anything.

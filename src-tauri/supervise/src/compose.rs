@@ -52,11 +52,6 @@ impl Default for Grants {
     }
 }
 
-/// What an agent's jail must keep in full unless the person's policy accepts the loss by name. Landlock is a second lock
-/// on what the mounts keep already; limits and events start when they are partial, and are shown so.
-const REQUIRED: [Guarantee; 5] =
-    [Guarantee::Writes, Guarantee::Reads, Guarantee::Control, Guarantee::Network, Guarantee::Syscalls];
-
 /// Where every agent's jail has the private git directory.
 pub const GIT: &str = "/run/airlock/git";
 /// Where it has the history, read-only.
@@ -120,7 +115,7 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
             readable: vec![Raw::from("/")],
         },
         notify: true,
-        require: REQUIRED.into_iter().filter(|g| !grants.accept.contains(g)).collect(),
+        require: Guarantee::REQUIRED.into_iter().filter(|g| !grants.accept.contains(g)).collect(),
         argv: spec.argv.iter().map(|a| Raw::from(a.as_str())).collect(),
         env: env::environment(spec, grants, &path),
         cwd: workspace,
@@ -157,7 +152,7 @@ pub fn keeper(job: &Job, warden_program: &Path) -> Plan {
         root,
         limits: limits(256, 1024),
         landlock: Landlock { writable, readable: vec![at("/")] },
-        require: REQUIRED.to_vec(),
+        require: Guarantee::REQUIRED.to_vec(),
         argv,
         env: env.map(|(k, v)| (at(k), at(v))).to_vec(),
         ..empty(identity)

@@ -152,7 +152,8 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         Output::create(&spec.dir.log(&spec.run), policy.limits.output).map_err(|e| Refusal::machine("making the log", e))?;
     let output = Arc::new(output);
 
-    let plan = supervise::compose::agent(spec, &grants(spec, &policy)).map_err(|c| Refusal::policy(c.to_string()))?;
+    let grants = grants(spec, &policy);
+    let plan = supervise::compose::agent(spec, &grants).map_err(|c| Refusal::policy(c.to_string()))?;
     let (inside, kept) = match spec.stdio {
         Stdio::Terminal { .. } => (None, None),
         Stdio::Pipes => {
@@ -161,7 +162,8 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         }
     };
     let mut jail = supervise::spawn(&plan, &spec.jail_program, inside)?;
-    jail.report.set(Guarantee::Wall, Status::Full);
+    jail.report.keep(Guarantee::Wall, "the warden's clock", Status::Full);
+    jail.report.accepted = grants.accept;
     let (recorder, writer) = record::start(events, spec.run.clone());
 
     // Everything that answers the jail stands before its command may make a call.
