@@ -68,7 +68,14 @@ fn like_bubblewrap(person: &Sandbox, workspace: &Path) -> Plan {
         root,
         net: Net::None,
         stdio: Streams::Inherit,
-        limits: Limits { processes: 1024, open_files: 700, file_size: None, inotify_instances: 32, inotify_watches: 65_536 },
+        limits: Limits {
+            processes: 1024,
+            cpus: None,
+            open_files: 700,
+            file_size: None,
+            inotify_instances: 32,
+            inotify_watches: 65_536,
+        },
         landlock: Landlock {
             writable: [at("/tmp"), at("/dev"), at("/proc"), Raw::from(person.home()), Raw::from(workspace)].to_vec(),
             readable: vec![at("/")],

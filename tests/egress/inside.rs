@@ -89,17 +89,7 @@ impl Inside {
             jail_program: testkit::program("airlock-jail"),
             git_program: "/usr/bin/git".into(),
         };
-        let grants = Grants {
-            read: vec![],
-            write: vec![],
-            hide: vec![],
-            env: vec![],
-            processes: 128,
-            open_files: 700,
-            network: true,
-            tools: false,
-            accept: vec![],
-        };
+        let grants = Grants { processes: 128, network: true, ..Grants::default() };
         let mut plan = compose::agent(&spec, &grants).unwrap();
         plan.root.retain(|s| !matches!(s, jail_plan::Step::Decoy { .. }));
         self.run(&plan, &spec)

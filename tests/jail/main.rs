@@ -13,6 +13,7 @@ mod git;
 mod hidden;
 mod keeper;
 mod life;
+mod limits;
 mod network;
 mod odd_paths;
 mod planted;

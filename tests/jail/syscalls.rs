@@ -50,6 +50,7 @@ const REFUSED: &[(&str, i64, &str, i32)] = &[
     ("init_module", 175, "0,0,0", EPERM),
     ("kexec_load", 246, "0,0,0,0", EPERM),
     ("syslog", 103, "3,0,0", EPERM),
+    ("sched_setaffinity", 203, "0,0,0", EPERM),
     ("fallocate", 285, "1,0,0,4096", EOPNOTSUPP),
     ("ioctl(TIOCSTI)", 16, "0,0x5412,0", EPERM),
     ("ioctl(TIOCSTI with an upper half)", 16, "0,0x100005412,0", EPERM),

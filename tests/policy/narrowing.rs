@@ -35,6 +35,25 @@ fn file(person: bool) -> impl Strategy<Value = String> {
     })
 }
 
+/// A section of limits with a random choice of keys.
+fn limits() -> impl Strategy<Value = String> {
+    let figure = || proptest::option::of(1_u64..40);
+    let sizes = ["memory", "disk", "bytes_out", "bytes_in", "output"];
+    let required = proptest::sample::subsequence(vec!["memory", "cpus", "wall", "disk"], 0..3);
+    (proptest::collection::vec(figure(), 9), required).prop_map(move |(figures, required)| {
+        let mut out = "version = 1\n[limits]\n".to_owned();
+        for (key, n) in sizes.iter().zip(&figures) {
+            n.iter().for_each(|n| writeln!(out, "{key} = \"{n}GiB\"").unwrap());
+        }
+        figures[5].iter().for_each(|n| writeln!(out, "cpus = {n}").unwrap());
+        figures[6].iter().for_each(|n| writeln!(out, "processes = {}", n + 10).unwrap());
+        figures[7].iter().for_each(|n| writeln!(out, "open_files = {}", n + 70).unwrap());
+        figures[8].iter().for_each(|n| writeln!(out, "wall = \"{n}m\"").unwrap());
+        writeln!(out, "require = {required:?}").unwrap();
+        out
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
@@ -56,6 +75,30 @@ proptest! {
                 let request = Request::Lookup(host);
                 prop_assert!(policy::decide(&both, &request).decision >= policy::decide(&own, &request).decision);
             }
+        }
+    }
+
+    #[test]
+    fn p8_of_two_files_the_smaller_limit_counts(own in limits(), theirs in limits()) {
+        let person = policy::parse("own", &own).unwrap();
+        let (own, alone) = (person.limits.clone(), policy::parse("theirs", &theirs).unwrap().limits);
+        let both = policy::layer(&person, &policy::parse_repository("theirs", &theirs).unwrap()).limits;
+        let says = |key: &str| theirs.contains(&format!("\n{key} = "));
+        for (key, both, own, alone) in [
+            ("memory", both.memory, own.memory, alone.memory),
+            ("disk", both.disk, own.disk, alone.disk),
+            ("bytes_out", both.bytes_out, own.bytes_out, alone.bytes_out),
+            ("bytes_in", both.bytes_in, own.bytes_in, alone.bytes_in),
+            ("output", both.output, own.output, alone.output),
+            ("cpus", both.cpus, own.cpus, alone.cpus),
+            ("processes", both.processes, own.processes, alone.processes),
+            ("open_files", both.open_files, own.open_files, alone.open_files),
+            ("wall", both.wall.as_secs(), own.wall.as_secs(), alone.wall.as_secs()),
+        ] {
+            prop_assert_eq!(both, if says(key) { own.min(alone) } else { own }, "{}", key);
+        }
+        for limit in policy::Limit::ALL {
+            prop_assert_eq!(both.require.contains(&limit), own.require.contains(&limit) || alone.require.contains(&limit));
         }
     }
 

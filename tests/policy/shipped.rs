@@ -25,6 +25,11 @@ fn every_preset_loads_and_allows_nothing_by_itself() {
         (standard.files.tools, standard.limits.processes, standard.limits.wall),
         (Tools::Auto, 1024, Duration::from_secs(4 * 3600))
     );
+    assert_eq!((standard.limits.memory, standard.limits.cpus, standard.limits.disk), (8 << 30, 4, 20 << 30));
+    let shown = policy::show(&standard).join("\n");
+    for figure in ["8 GiB of memory", "4 CPUs", "1024 processes", "20 GiB of growth on disk", "2 GiB sent", "20 GiB received"] {
+        assert!(shown.contains(figure), "{figure} is in force and shown:\n{shown}");
+    }
     assert!(standard.env.passes("LC_TIME") && !standard.env.passes("LC"));
 }
 
@@ -75,11 +80,6 @@ fn a_file_with_every_key_is_read_and_says_what_is_not_in_force() {
         "git.force",
         "git.delete",
         "git.ref[0]",
-        "limits.memory",
-        "limits.cpus",
-        "limits.disk",
-        "limits.bytes_out",
-        "limits.bytes_in",
         "service[0]",
         "verify[0]",
         "review.sensitive",
@@ -90,6 +90,7 @@ fn a_file_with_every_key_is_read_and_says_what_is_not_in_force() {
     for key in want {
         assert!(shown.contains(&format!("NOT IN FORCE: {key} ")), "{key} is shown as not in force:\n{shown}");
     }
+    assert!(shown.contains("Nothing starts where one of these can't be kept in full: "), "{shown}");
     assert!(shown.contains("allow db.test on port 5432, leading to 127.0.0.1:5432"), "{shown}");
 }
 

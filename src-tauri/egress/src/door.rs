@@ -156,6 +156,11 @@ impl Door {
             (Some(target), Decision::Allow) => target,
             (target, _) => return self.refuse(inside, dst, target.as_ref(), &answer.ruling, Some(who)).await,
         };
+        if let Some(spent) = self.gate.budget.over() {
+            let rule = format!("limits.{}", spent.way.key());
+            let ruling = Ruling { decision: Decision::Deny, rule, source: "airlock".into(), reason: spent.to_string() };
+            return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
+        }
         match dial(&target, answer.address, &self.resolving, self.limits.connect).await {
             Ok(outside) => {
                 let address = outside.peer_addr().unwrap_or(dst);

@@ -1,6 +1,7 @@
 //! From an allowed connection to its end outside, and the bytes between.
 
 use crate::address::{globally_reachable, is_own};
+use crate::budget::{Spent, Way};
 use crate::gate::{Gate, name};
 use model::decision::Ruling;
 use model::event::{NetOp, Process, Verdict, What};
@@ -139,9 +140,26 @@ impl Open {
         quick(&outside);
         let (ir, iw) = inside.split();
         let (or, ow) = outside.split();
-        let both = tokio::try_join!(carry(ir, ow, &self.sent), carry(or, iw, &self.received));
-        if let Err(e) = both {
+        let budget = &self.gate.budget;
+        let both = async {
+            tokio::try_join!(
+                carry(ir, ow, &self.sent, |n| budget.take(Way::Out, n)),
+                carry(or, iw, &self.received, |n| budget.take(Way::In, n))
+            )
+        };
+        let ended = tokio::select! {
+            ended = both => ended.map(drop),
+            spent = budget.used_up() => Err(Broken::Limit(spent)),
+        };
+        if let Err(e) = ended {
             tracing::debug!("a connection to {} broke off: {e}", self.address);
+            if let Broken::Limit(Spent { way, most, first: true }) = e {
+                let key = way.key();
+                let detail = format!(
+                    "the run's {most} bytes are used up: its connections were closed, and no new one is made; `limits.{key}` raises it"
+                );
+                self.gate.recorder.limit_by(key, detail, self.who.clone());
+            }
             reset(inside);
             reset(outside);
         }
@@ -154,14 +172,29 @@ impl Drop for Open {
     }
 }
 
-/// Carries one direction to its end, then passes the end on.
-async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, count: &AtomicU64) -> std::io::Result<()> {
+/// Why a connection broke off.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Limit(#[from] Spent),
+}
+
+/// Carries one direction to its end, then passes the end on. What there is no room for is not carried.
+async fn carry(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    count: &AtomicU64,
+    room: impl Fn(u64) -> Result<(), Spent>,
+) -> Result<(), Broken> {
     let mut buffer = vec![0; CHUNK];
     loop {
         let n = from.read(&mut buffer).await?;
         if n == 0 {
-            return to.shutdown().await;
+            return Ok(to.shutdown().await?);
         }
+        room(n as u64)?;
         to.write_all(&buffer[..n]).await?;
         count.fetch_add(n as u64, Ordering::Relaxed);
     }

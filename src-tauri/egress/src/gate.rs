@@ -1,5 +1,6 @@
 //! Judges names and connections by the policy, and gives allowed names their addresses.
 
+use crate::budget::Budget;
 use crate::names::{Meaning, Names};
 use crate::record::Recorder;
 use hickory_proto::rr::RecordType;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Gate {
     policy: Arc<Policy>,
     names: Mutex<Names>,
+    pub(crate) budget: Budget,
     pub(crate) recorder: Recorder,
 }
 
@@ -29,7 +31,8 @@ pub(crate) enum Lookup {
 
 impl Gate {
     pub(crate) fn new(policy: Arc<Policy>, names: usize, recorder: Recorder) -> Self {
-        Self { policy, names: Mutex::new(Names::new(names)), recorder }
+        let budget = Budget::new(policy.limits.bytes_out, policy.limits.bytes_in);
+        Self { policy, names: Mutex::new(Names::new(names)), budget, recorder }
     }
 
     /// Judges a name and tells it.

@@ -8,6 +8,7 @@
 
 mod address;
 mod arbiter;
+mod budget;
 mod dns;
 mod door;
 mod forward;

@@ -80,7 +80,12 @@ impl Recorder {
     }
 
     pub(crate) fn limit(&self, limit: &str, detail: String) {
-        self.tell(What::Limit { limit: limit.into(), detail }, None);
+        self.limit_by(limit, detail, None);
+    }
+
+    /// Tells a limit that a process reached.
+    pub(crate) fn limit_by(&self, limit: &str, detail: String, process: Option<Process>) {
+        self.tell(What::Limit { limit: limit.into(), detail }, process);
     }
 
     /// Tells repeats, a second after the first; sleeps as long as nothing happens.

@@ -172,6 +172,37 @@ async fn everything_that_no_rule_allows_is_reset_and_told() {
 }
 
 #[tokio::test]
+async fn p8_bytes_of_all_connections_together_are_bounded_and_the_limit_is_told_once() {
+    for (limit, key) in [("bytes_out = \"1000B\"", "bytes_out"), ("bytes_in = \"1000B\"", "bytes_in")] {
+        let log = Log::new(false);
+        let rules = pinned("model.test", 8443, echo().await) + &format!("[limits]\n{limit}\n");
+        let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default()));
+        let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
+        let (mut first, mut second) = (dial(&door, dst).await, dial(&door, dst).await);
+        for program in [&mut first, &mut second] {
+            program.write_all(&[7; 400]).await.unwrap();
+            program.read_exact(&mut [0; 400]).await.unwrap();
+        }
+        second.write_all(&[7; 201]).await.unwrap();
+        assert!(is_reset(second).await && is_reset(first).await, "{key}: at the limit every connection ends");
+        assert!(is_reset(dial(&door, dst).await).await, "{key}: and no new one is made");
+        log.wait_for(&format!("Connect model.test:8443 Denied limits.{key}")).await;
+        let facts = log.facts.lock().unwrap();
+        let told: Vec<&Fact> = facts.iter().filter(|f| matches!(f.what, What::Limit { .. })).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        let What::Limit { limit, detail } = &told[0].what else { panic!("{told:?}") };
+        assert!(limit == key && detail.contains("1000") && detail.contains(&format!("limits.{key}")), "{told:?}");
+        assert!(told[0].process.is_some(), "with the process: {told:?}");
+        let (sent, received) = facts.iter().fold((0, 0), |(s, r), f| match f.what {
+            What::Network { sent, received, .. } => (s + sent, r + received),
+            _ => (s, r),
+        });
+        let carried = if key == "bytes_out" { sent } else { received };
+        assert!(carried <= 1000, "no byte beyond the limit was carried: {carried}");
+    }
+}
+
+#[tokio::test]
 async fn a_connection_that_the_kernel_did_not_announce_is_closed() {
     let log = Log::new(true);
     let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), Limits::default()));

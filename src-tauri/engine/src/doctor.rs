@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::error::{Code, Error, io};
-use jail_plan::{Guarantee, Report, Status};
+use jail_plan::Report;
 use model::id::{RunId, TaskId};
 use model::layout::TaskDir;
 use model::protocol::VERSION;
@@ -100,8 +100,7 @@ impl Engine {
                 supervise::spawn(&plan, &self.host.programs.jail, None).map_err(|e| Error::new(Code::Promise, e.to_string()))?;
             let mut report = jail.report.clone();
             jail.kill();
-            // The warden keeps this one with a clock.
-            report.keep(Guarantee::Wall, "the warden's clock", Status::Full);
+            supervise::limits::kept_by_warden(&mut report);
             Ok(report)
         };
         let out = made();

@@ -205,12 +205,14 @@ pub enum Stdio {
     Inherit,
 }
 
-/// Limits kept by the kernel. Memory, CPU and disk are not among them yet: the report says so.
+/// Limits that the kernel keeps for each process or for the jail's user namespace. Those of the whole tree are a cgroup's or the starter's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Processes and threads of the jail, its init not counted.
     pub processes: u64,
+    /// Processors that the jail runs on, where their number limits it.
+    pub cpus: Option<u32>,
     /// Descriptors of one process.
     pub open_files: u64,
     /// Bytes of one file, where limited.

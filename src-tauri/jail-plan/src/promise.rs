@@ -54,7 +54,7 @@ pub const PROMISES: [Promise; 12] = [
         "names and addresses are judged outside",
     ),
     promise(5, "It is handed no secret", &[G::Inherited], &[], "variables by list, none that looks like a secret"),
-    promise(6, "It can't reach what controls it", &[G::Control, G::Syscalls, G::Inherited], &[G::Landlock], ""),
+    promise(6, "It can't reach what controls it", &[G::Control, G::Syscalls, G::Inherited], &[G::Landlock, G::Quotas], ""),
     promise(
         7,
         "Its work leaves only with your approval of exactly what you saw",
@@ -62,7 +62,13 @@ pub const PROMISES: [Promise; 12] = [
         &[],
         "the approval names the tree and is used once",
     ),
-    promise(8, "A runaway is stopped", &[G::Processes, G::Wall, G::Memory, G::Cpu, G::Disk], &[], ""),
+    promise(
+        8,
+        "A runaway is stopped",
+        &[G::Processes, G::OpenFiles, G::Wall, G::Memory, G::Cpu, G::Disk, G::Bytes, G::Output],
+        &[],
+        "",
+    ),
     promise(
         9,
         "Airlock's git runs nothing that the workspace names",
@@ -210,7 +216,7 @@ mod tests {
         report.set(G::Memory, Status::absent("no cgroup"));
         assert_eq!(of(&report, 8).status, Status::partial("memory: no cgroup"));
         assert!(!of(&report, 8).how.contains("by memory"), "what is not there keeps nothing: {}", of(&report, 8).how);
-        for g in [G::Processes, G::Wall, G::Cpu, G::Disk] {
+        for g in [G::Processes, G::OpenFiles, G::Wall, G::Cpu, G::Disk, G::Bytes, G::Output] {
             report.set(g, Status::absent("off"));
         }
         assert!(matches!(of(&report, 8).status, Status::Absent { .. }), "{:?}", of(&report, 8).status);

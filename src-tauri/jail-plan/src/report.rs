@@ -25,6 +25,9 @@ pub enum Guarantee {
     Landlock,
     /// It has no more processes than the plan says.
     Processes,
+    /// None of its processes has more open files than the plan says.
+    #[serde(rename = "open_files")]
+    OpenFiles,
     /// It ends when its time is over.
     Wall,
     /// It uses no more memory than the plan says.
@@ -33,6 +36,12 @@ pub enum Guarantee {
     Cpu,
     /// It fills no more disk than the plan says.
     Disk,
+    /// It sends and receives no more bytes than its starter was told.
+    Bytes,
+    /// What it prints fills no disk.
+    Output,
+    /// It uses up no table of the kernel that it shares with the person.
+    Quotas,
     /// A touch of a hidden place is told.
     Decoys,
     /// Execs, connections and writes are told.
@@ -41,7 +50,7 @@ pub enum Guarantee {
 
 impl Guarantee {
     /// Every one, in the order of a report.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::Writes,
         Self::Reads,
         Self::Control,
@@ -51,10 +60,14 @@ impl Guarantee {
         Self::Ends,
         Self::Landlock,
         Self::Processes,
+        Self::OpenFiles,
         Self::Wall,
         Self::Memory,
         Self::Cpu,
         Self::Disk,
+        Self::Bytes,
+        Self::Output,
+        Self::Quotas,
         Self::Decoys,
         Self::Events,
     ];
@@ -82,10 +95,14 @@ impl fmt::Display for Guarantee {
             Self::Ends => "ends",
             Self::Landlock => "landlock",
             Self::Processes => "processes",
+            Self::OpenFiles => "open_files",
             Self::Wall => "wall",
             Self::Memory => "memory",
             Self::Cpu => "cpu",
             Self::Disk => "disk",
+            Self::Bytes => "bytes",
+            Self::Output => "output",
+            Self::Quotas => "quotas",
             Self::Decoys => "decoys",
             Self::Events => "events",
         })

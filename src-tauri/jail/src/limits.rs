@@ -1,10 +1,11 @@
-//! Resource limits: each process's own, and the count of processes, which the kernel keeps per user namespace.
+//! Resource limits: each process's own, the processors, and the count of processes, which the kernel keeps per user namespace.
 
 use crate::error::{OrRefuse as _, Step, UNEXPECTED};
 use jail_plan::{Guarantee, Limits, Report, Stage, Status};
 use rustix::process::{Resource, Rlimit};
+use rustix::thread::CpuSet;
 
-/// Sets them and says which guarantees they give, and which nothing gives yet.
+/// Sets them and says which guarantees they give.
 pub(crate) fn set(limits: &Limits, report: &mut Report) -> Step<()> {
     // Init counts too, and is no process of the command's.
     one(Resource::Nproc, limits.processes.saturating_add(1))?;
@@ -22,11 +23,10 @@ pub(crate) fn set(limits: &Limits, report: &mut Report) -> Step<()> {
     }
     let how = "RLIMIT_NPROC, counted in the user namespace";
     report.keep(Guarantee::Processes, how, processes_status(&rustix::system::uname().release().to_string_lossy()));
-    report.set(
-        Guarantee::Memory,
-        Status::absent("memory is not limited; the jail asks to be the first to go when the machine runs out of it"),
-    );
-    report.set(Guarantee::Cpu, Status::absent("processor time is not limited"));
+    report.keep(Guarantee::OpenFiles, "RLIMIT_NOFILE", Status::Full);
+    report.keep(Guarantee::Cpu, "the choice of processors, which the filter keeps", processors(limits.cpus));
+    // What follows is the starter's, who sets the rows of what it keeps.
+    report.set(Guarantee::Memory, Status::absent("memory is not limited"));
     report.set(
         Guarantee::Disk,
         match limits.file_size {
@@ -34,8 +34,35 @@ pub(crate) fn set(limits: &Limits, report: &mut Report) -> Step<()> {
             None => Status::absent("disk use is not limited"),
         },
     );
-    report.set(Guarantee::Wall, Status::absent("no limit on time was asked of the jail"));
+    for guarantee in [Guarantee::Wall, Guarantee::Bytes, Guarantee::Output] {
+        report.set(guarantee, Status::absent("nobody keeps it"));
+    }
     Ok(())
+}
+
+/// Keeps the jail on that many of the processors that it may run on; the filter then refuses to change it. Which ones is
+/// random, so that several jails don't all choose the same.
+fn processors(most: Option<u32>) -> Status {
+    let Some(most) = most.and_then(|n| usize::try_from(n).ok()) else { return Status::absent("processor time is not limited") };
+    let pinned = || -> rustix::io::Result<bool> {
+        let may = rustix::thread::sched_getaffinity(None)?;
+        let mut all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|n| may.is_set(*n)).collect();
+        if all.len() <= most {
+            return Ok(true);
+        }
+        let [low, high, ..] = sys::random::bytes();
+        let start = usize::from(u16::from_le_bytes([low, high])) % all.len();
+        all.rotate_left(start);
+        let mut chosen = CpuSet::new();
+        all.iter().take(most).for_each(|n| chosen.set(*n));
+        rustix::thread::sched_setaffinity(None, &chosen)?;
+        Ok(rustix::thread::sched_getaffinity(None)? == chosen)
+    };
+    match pinned() {
+        Ok(true) => Status::Full,
+        Ok(false) => Status::absent("the kernel did not keep the choice of processors"),
+        Err(e) => Status::absent(format!("the processors could not be chosen: {e}")),
+    }
 }
 
 /// Before 5.14 the kernel counted all processes of the uid, the person's own among them.

@@ -6,7 +6,7 @@ use crate::idmap::Bound;
 use crate::namespaces::Namespaced;
 use crate::place::{Place, kind};
 use crate::proc_dev;
-use crate::quotas::Quotas;
+use crate::quotas::{self, Quotas};
 use jail_plan::{Access, Guarantee, Handed, Kind, Raw, Refusal, Stage, Status, Step as PlanStep};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -83,6 +83,8 @@ impl Namespaced {
         context.plan.root = steps;
         move_in(&place)?;
         quotas.close(&context.plan.limits)?;
+        let bounded = "quotas of the user namespace, resource limits, and calls that the filter refuses";
+        context.report.keep(Guarantee::Quotas, bounded, quotas::status(context.plan.identity.mapped.is_some()));
         for (guarantee, how) in [
             (Guarantee::Writes, "own mount namespace, read-only but for what the plan names"),
             (Guarantee::Reads, "own root, in which only what the plan names is mounted"),

@@ -1,7 +1,7 @@
 //! Quotas of the user namespace: kernel tables that a jail would else share with the person, who would run out of them.
 
 use crate::error::{OrRefuse as _, Step, UNEXPECTED};
-use jail_plan::{Limits, Stage};
+use jail_plan::{Limits, Stage, Status};
 use rustix::fs::{CWD, Mode, OFlags};
 use std::os::fd::OwnedFd;
 
@@ -34,4 +34,12 @@ impl Quotas {
         let file = rustix::fs::openat(&self.0, name, flags, Mode::empty()).or_refuse(Stage::Quotas, UNEXPECTED, what)?;
         rustix::io::write(&file, value.to_string().as_bytes()).or_refuse(Stage::Quotas, UNEXPECTED, what).map(drop)
     }
+}
+
+/// What is shared with the person and closed or bounded, and what is not.
+pub(crate) fn status(own_account: bool) -> Status {
+    let whose = if own_account { "which only other jails share" } else { "which your own programs share" };
+    Status::partial(format!(
+        "all are closed or bounded but the account's epoll watches and pipe pages, {whose}, and locks on files that it can read"
+    ))
 }

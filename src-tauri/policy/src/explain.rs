@@ -2,6 +2,7 @@
 
 use crate::decide::{Request, answer};
 use crate::host::Destination;
+use crate::limits::Limits;
 use crate::network::{Network, Ports, Rule};
 use crate::source::{Policy, Tools};
 use crate::unit::{show_duration, show_size};
@@ -60,16 +61,34 @@ pub fn show(policy: &Policy) -> Vec<String> {
     for n in &policy.networks {
         network(n, &mut out);
     }
-    let l = &policy.limits;
-    out.push(format!(
-        "Limits: {} processes, {} in all, {} open files a process, {} of output kept.",
-        l.processes,
-        show_duration(l.wall),
-        l.open_files,
-        show_size(l.output)
-    ));
+    out.extend(limits(&policy.limits));
     for n in &policy.later {
         out.push(format!("NOT IN FORCE: {} (line {}): {}.", n.key, n.line, n.note));
+    }
+    out
+}
+
+fn limits(l: &Limits) -> Vec<String> {
+    let mut out = vec![
+        format!(
+            "Limits: {} of memory, {} CPUs, {} processes, {} of growth on disk, {} in all (a pause counts).",
+            show_size(l.memory),
+            l.cpus,
+            l.processes,
+            show_size(l.disk),
+            show_duration(l.wall)
+        ),
+        format!(
+            "Limits: {} sent and {} received over the network, {} open files a process, {} of output kept.",
+            show_size(l.bytes_out),
+            show_size(l.bytes_in),
+            l.open_files,
+            show_size(l.output)
+        ),
+    ];
+    if !l.require.is_empty() {
+        let keys: Vec<&str> = l.require.iter().map(|r| r.key()).collect();
+        out.push(format!("Nothing starts where one of these can't be kept in full: {}.", keys.join(", ")));
     }
     out
 }

@@ -2,7 +2,7 @@
 
 use crate::host::Target;
 use crate::problem::Problem;
-use crate::source::{Limits, NotInForce, Policy, Whose, parse, parse_as};
+use crate::source::{NotInForce, Policy, Whose, parse, parse_as};
 use model::decision::Ruling;
 use model::run::PolicyText;
 
@@ -37,12 +37,7 @@ pub fn layer(own: &Policy, repository: &Narrowing) -> Policy {
             None => out.files.hide.push(h.clone()),
         }
     }
-    out.limits = Limits {
-        processes: own.limits.processes.min(theirs.limits.processes),
-        wall: own.limits.wall.min(theirs.limits.wall),
-        open_files: own.limits.open_files.min(theirs.limits.open_files),
-        output: own.limits.output.min(theirs.limits.output),
-    };
+    out.limits = own.limits.narrowed(&theirs.limits);
     let mark = |l: &NotInForce| NotInForce { key: format!(".airlock.toml: {}", l.key), ..l.clone() };
     out.later.extend(theirs.later.iter().map(mark));
     out

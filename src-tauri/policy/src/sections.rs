@@ -1,11 +1,9 @@
-//! The smaller sections: environment and limits, and those whose feature comes later, which are checked and listed.
+//! The smaller sections: environment, and those whose feature comes later, which are checked and listed.
 
 use crate::network::only_person;
 use crate::problem::quote;
 use crate::read::{At, Notes, Table};
-use crate::source::{Env, Limits, Whose};
-use crate::unit;
-use std::time::Duration;
+use crate::source::{Env, Whose};
 
 /// Names that Airlock sets itself.
 const OWN: [&str; 6] = ["HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS"];
@@ -89,76 +87,6 @@ pub(crate) fn env(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> 
     }
     t.end(notes);
     out
-}
-
-/// Reads `[limits]`. What a repository's file leaves out is unbounded there, so that the person's own figure counts.
-pub(crate) fn limits(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Limits {
-    let mut out = match whose {
-        Whose::Person => Limits::default(),
-        Whose::Repository => Limits { processes: u64::MAX, wall: Duration::MAX, open_files: u64::MAX, output: u64::MAX },
-    };
-    let Some(mut t) = root.table(notes, "limits") else { return out };
-    if let Some(n) = t.number(notes, "processes", 8..4_194_305) {
-        out.processes = n.value;
-    }
-    if let Some(n) = t.number(notes, "open_files", 64..1_048_577) {
-        out.open_files = n.value;
-    }
-    if let Some(At { value, span }) = t.text(notes, "wall") {
-        match unit::duration(&value).filter(|d| (1..=30 * 86_400).contains(&d.as_secs())) {
-            Some(d) => out.wall = d,
-            None => notes.problem(
-                &span,
-                format!("`limits.wall` can't be {}", quote(&value)),
-                "from \"1s\" to \"30d\", as in \"4h\" or \"1h30m\"",
-            ),
-        }
-    }
-    if let Some(n) = size(&mut t, notes, "output") {
-        out.output = n.value;
-    }
-    for (key, note) in [
-        ("memory", "memory is not bounded yet"),
-        ("disk", "disk is not bounded yet"),
-        ("bytes_out", "bytes out are counted and shown, not bounded yet"),
-        ("bytes_in", "bytes in are counted and shown, not bounded yet"),
-    ] {
-        if let Some(n) = size(&mut t, notes, key) {
-            notes.not_yet(&n.span, format!("limits.{key}"), note);
-        }
-    }
-    if let Some(n) = t.number(notes, "cpus", 1..4097) {
-        notes.not_yet(&n.span, "limits.cpus", "CPU is not bounded yet");
-    }
-    if let Some(f) = t.flag(notes, "strict_disk").filter(|f| f.value) {
-        notes.problem(&f.span, "`limits.strict_disk` can't be kept by this version, so nothing would start", "take it out");
-    }
-    for r in t.texts(notes, "require").map(|l| l.value).unwrap_or_default() {
-        match r.value.as_str() {
-            "processes" | "wall" | "open_files" | "output" => {}
-            "memory" | "cpus" | "disk" | "bytes_out" | "bytes_in" => {
-                notes.problem(
-                    &r.span,
-                    format!("`limits.require` names {}, which this version can't bound, so nothing would start", r.value),
-                    "take it out",
-                );
-            }
-            other => notes.problem(&r.span, format!("unknown limit {}", quote(other)), "one of the keys of [limits]"),
-        }
-    }
-    t.end(notes);
-    out
-}
-
-fn size(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str) -> Option<At<u64>> {
-    let At { value, span } = t.text(notes, key)?;
-    match unit::size(&value).filter(|n| *n > 0) {
-        Some(value) => Some(At { value, span }),
-        None => {
-            notes.problem(&span, format!("`{}` can't be {}", t.name(key), quote(&value)), "as in \"512MiB\" or \"8GiB\"");
-            None
-        }
-    }
 }
 
 /// Reads the sections that have no effect yet.

@@ -2,13 +2,13 @@
 
 use crate::files;
 use crate::host::{Destination, Target};
+use crate::limits::{self, Limits};
 use crate::network::{self, Network};
 use crate::place::HostPath;
 use crate::problem::{Problem, position, quote};
 use crate::read::{Notes, Table};
 use crate::sections;
 use model::decision::Decision;
-use std::time::Duration;
 use toml::de::DeTable;
 
 /// Largest file that is read, in bytes.
@@ -77,25 +77,6 @@ pub struct Hidden {
     pub path: HostPath,
     /// What a touch means: [`Decision::Deny`], or [`Decision::Ask`], which refuses too as long as nobody can be asked.
     pub on_touch: Decision,
-}
-
-/// Bounds of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Most processes and threads at once.
-    pub processes: u64,
-    /// Longest time from start to end.
-    pub wall: Duration,
-    /// Most open files a process.
-    pub open_files: u64,
-    /// Most bytes kept of terminal or pipes.
-    pub output: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { processes: 1024, wall: Duration::from_secs(4 * 3600), open_files: 700, output: 1 << 30 }
-    }
 }
 
 /// A key that is written and well-formed but has no effect yet, so that nobody believes it.
@@ -179,7 +160,7 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
     let env = sections::env(&mut root, &mut notes, whose);
     let files = files::files(&mut root, &mut notes, whose);
     let networks = network::network(&mut root, &mut notes, name, whose);
-    let limits = sections::limits(&mut root, &mut notes, whose);
+    let limits = limits::limits(&mut root, &mut notes, whose);
     sections::later(&mut root, &mut notes, whose);
     root.end(&mut notes);
 

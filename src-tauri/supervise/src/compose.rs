@@ -27,6 +27,8 @@ pub struct Grants {
     pub processes: u64,
     /// Descriptors of one process.
     pub open_files: u64,
+    /// Bytes that workspace and home may grow by: no single file gets larger.
+    pub disk: Option<u64>,
     /// Whether there is a way out (served by the caller) or no network at all.
     pub network: bool,
     /// Whether the tools of the person's home are shown.
@@ -45,6 +47,7 @@ impl Default for Grants {
             env: Vec::new(),
             processes: 1024,
             open_files: 700,
+            disk: None,
             network: false,
             tools: false,
             accept: Vec::new(),
@@ -109,7 +112,7 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
             model::run::Stdio::Terminal { cols, rows } => Stdio::Terminal { cols, rows },
             model::run::Stdio::Pipes => Stdio::Inherit,
         },
-        limits: limits(grants.processes, grants.open_files),
+        limits: Limits { file_size: grants.disk, ..limits(grants.processes, grants.open_files) },
         landlock: Landlock {
             writable: writable.chain(grants.write.iter().map(|p| Raw::from(p.as_path()))).collect(),
             readable: vec![Raw::from("/")],
@@ -192,7 +195,7 @@ fn identity() -> Identity {
 }
 
 fn limits(processes: u64, open_files: u64) -> Limits {
-    Limits { processes, open_files, file_size: None, inotify_instances: 32, inotify_watches: 65_536 }
+    Limits { processes, cpus: None, open_files, file_size: None, inotify_instances: 32, inotify_watches: 65_536 }
 }
 
 fn bind(source: Raw, target: Raw, access: Access) -> Step {

@@ -9,6 +9,7 @@ mod etc;
 pub mod fact;
 mod freeze;
 pub mod keeper;
+pub mod limits;
 pub mod notify;
 mod spawn;
 mod stop;

@@ -76,6 +76,11 @@ impl Output {
         })
     }
 
+    /// Bytes that a stream keeps.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     fn stream(&self, which: Which) -> std::sync::MutexGuard<'_, Kept> {
         let m = match which {
             Which::Out => &self.out,

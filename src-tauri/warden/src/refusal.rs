@@ -19,6 +19,11 @@ impl Refusal {
         Self { code: 2, message: message.into(), report: None }
     }
 
+    /// A limit that must be kept in full is not.
+    pub(crate) fn limit(message: impl Into<String>) -> Self {
+        Self { code: 4, message: message.into(), report: None }
+    }
+
     /// Something else has the task.
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self { code: 6, message: message.into(), report: None }

@@ -6,11 +6,11 @@ use crate::record::{self, Recorder};
 use crate::refusal::Refusal;
 use crate::{gate, terminal};
 use db::{Database, EventLog};
-use jail_plan::{Guarantee, Status};
+use jail_plan::{Guarantee, Report, Status};
 use model::protocol::{Start, VERSION};
 use model::run::{Outcome, RunSpec, Stdio};
 use model::task::Step;
-use policy::Policy;
+use policy::{Limit, Policy};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -119,6 +119,7 @@ fn grants(spec: &RunSpec, policy: &Policy) -> Grants {
         env,
         processes: policy.limits.processes,
         open_files: policy.limits.open_files,
+        disk: Some(policy.limits.disk),
         network: true,
         tools: policy.files.tools == policy::Tools::Auto,
         ..Grants::default()
@@ -138,6 +139,34 @@ fn pipes() -> std::io::Result<Pipes> {
     let (out, stdout) = pipe()?;
     let (err, stderr) = pipe()?;
     Ok(Pipes { inside: [stdin, stdout, stderr], input, sources: vec![(Which::Out, out), (Which::Err, err)] })
+}
+
+/// Refuses where a limit that must be kept in full is not. Nothing of the command has run yet.
+fn required(policy: &Policy, report: &Report) -> Result<(), Refusal> {
+    for limit in &policy.limits.require {
+        let guarantee = match limit {
+            Limit::Memory => Guarantee::Memory,
+            Limit::Cpus => Guarantee::Cpu,
+            Limit::Processes => Guarantee::Processes,
+            Limit::Disk => Guarantee::Disk,
+            Limit::Wall => Guarantee::Wall,
+            Limit::BytesOut | Limit::BytesIn => Guarantee::Bytes,
+            Limit::OpenFiles => Guarantee::OpenFiles,
+            Limit::Output => Guarantee::Output,
+        };
+        let (level, reason) = match report.status(guarantee) {
+            Some(Status::Full) => continue,
+            Some(Status::Partial { reason }) => ("only in part", reason.as_str()),
+            Some(Status::Absent { reason }) => ("not", reason.as_str()),
+            None => ("not", "nobody said how far"),
+        };
+        return Err(Refusal::limit(format!(
+            "`limits.require` names {0}, which this machine keeps {level}: {reason}. Take {0} out of `limits.require` in the policy to \
+             start all the same; `airlock doctor` shows every row",
+            limit.key()
+        )));
+    }
+    Ok(())
 }
 
 async fn own(spec: &RunSpec) -> Result<(), Refusal> {
@@ -162,8 +191,9 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         }
     };
     let mut jail = supervise::spawn(&plan, &spec.jail_program, inside)?;
-    jail.report.keep(Guarantee::Wall, "the warden's clock", Status::Full);
+    supervise::limits::kept_by_warden(&mut jail.report);
     jail.report.accepted = grants.accept;
+    required(&policy, &jail.report)?;
     let (recorder, writer) = record::start(events, spec.run.clone());
 
     // Everything that answers the jail stands before its command may make a call.

@@ -75,7 +75,10 @@ fn carry(which: Which, fd: OwnedFd, output: &Output, recorder: &Recorder) {
         };
         let detail = match output.append(which, &buffer[..n]) {
             Ok(false) => continue,
-            Ok(true) => "the kept output reached its limit: the oldest part was dropped".to_owned(),
+            Ok(true) => format!(
+                "the kept output reached its {} bytes: its oldest part went, and goes from now on; `limits.output` raises it",
+                output.limit()
+            ),
             Err(e) => format!("output could not be kept: {e}"),
         };
         if !told {

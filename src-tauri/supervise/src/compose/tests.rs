@@ -1,3 +1,4 @@
+//! What a plan holds, and what is refused before there is one.
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use model::id::{RunId, TaskId};

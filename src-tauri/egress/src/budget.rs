@@ -1,0 +1,98 @@
+//! How many bytes one run may send and receive, over all its connections.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::watch;
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From the jail.
+    Out,
+    /// To it.
+    In,
+}
+
+impl Way {
+    /// The key that raises it.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Out => "bytes_out",
+            Self::In => "bytes_in",
+        }
+    }
+}
+
+/// What is left of both.
+pub(crate) struct Budget {
+    out: (AtomicU64, u64),
+    into: (AtomicU64, u64),
+    spent: watch::Sender<Option<Way>>,
+}
+
+/// A limit was reached: nothing of what was asked for may be carried.
+#[derive(Debug, thiserror::Error)]
+#[error("`limits.{}` of {most} bytes is used up", way.key())]
+pub(crate) struct Spent {
+    pub(crate) way: Way,
+    pub(crate) most: u64,
+    /// Whether this is the first to find out.
+    pub(crate) first: bool,
+}
+
+impl Budget {
+    pub(crate) fn new(out: u64, into: u64) -> Self {
+        Self { out: (AtomicU64::new(0), out), into: (AtomicU64::new(0), into), spent: watch::Sender::new(None) }
+    }
+
+    fn side(&self, way: Way) -> &(AtomicU64, u64) {
+        match way {
+            Way::Out => &self.out,
+            Way::In => &self.into,
+        }
+    }
+
+    /// Takes room for bytes before they are carried, so that no more than the limit ever is.
+    pub(crate) fn take(&self, way: Way, bytes: u64) -> Result<(), Spent> {
+        let (used, most) = self.side(way);
+        let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(bytes).filter(|n| n <= most));
+        if taken.is_ok() {
+            return Ok(());
+        }
+        let first = self.spent.send_if_modified(|spent| {
+            let first = spent.is_none();
+            *spent = spent.or(Some(way));
+            first
+        });
+        Err(Spent { way, most: *most, first })
+    }
+
+    /// The limit that was reached, where one was.
+    pub(crate) fn over(&self) -> Option<Spent> {
+        let way = (*self.spent.borrow())?;
+        Some(Spent { way, most: self.side(way).1, first: false })
+    }
+
+    /// Waits until one is.
+    pub(crate) async fn used_up(&self) -> Spent {
+        let mut spent = self.spent.subscribe();
+        // The sender is this: it can't be gone.
+        let way = spent.wait_for(Option::is_some).await.ok().and_then(|way| *way).unwrap_or(Way::Out);
+        Spent { way, most: self.side(way).1, first: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p8_no_byte_more_than_the_limit_is_carried_and_one_is_the_first_to_know() {
+        let budget = Budget::new(100, 1000);
+        assert!(budget.take(Way::Out, 60).is_ok() && budget.over().is_none());
+        let first = budget.take(Way::Out, 41).map_err(|s| (s.way, s.most, s.first));
+        assert_eq!(first, Err((Way::Out, 100, true)));
+        assert!(budget.take(Way::Out, 40).is_ok(), "what was refused took nothing of the rest");
+        assert_eq!(budget.take(Way::In, 1001).map_err(|s| s.first), Err(false), "one limit is told once");
+        assert_eq!(budget.over().map(|s| s.way.key()), Some("bytes_out"));
+    }
+}
