@@ -22,3 +22,4 @@ mod start;
 mod syscalls;
 mod terminal;
 mod tools;
+mod ways;

@@ -1,51 +1,145 @@
 //! No flow leaves but through the way out.
 
 use crate::room::{Room, good};
+use crate::ways::{self, Canary, Needs, Peer};
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
-use testkit::eventually;
+use testkit::{eventually, not_tested_here};
+
+/// What the filter refuses by itself, so that it needs no packet rule, and no event tells of it.
+const REFUSED: &[(&str, &str)] = &[
+    ("fastopen-sendto", "sendto: Operation not supported"),
+    ("fastopen-sendmsg", "sendmsg: Operation not supported"),
+    ("fastopen-sendmmsg", "sendmmsg: Operation not supported"),
+    ("fastopen-connect", "TCP_FASTOPEN_CONNECT: Protocol not available"),
+    ("mptcp", "socket: Protocol not supported"),
+    ("mptcp-fastopen", "socket: Protocol not supported"),
+    ("smc", "socket: Address family not supported by protocol"),
+    ("smc-inet", "socket: Protocol not supported"),
+    ("sctp", "socket: Protocol not supported"),
+    ("sctp-sendto", "socket: Operation not permitted"),
+    ("io_uring-connect", "io_uring_setup: Function not implemented"),
+    ("io_uring-sendmsg", "io_uring_setup: Function not implemented"),
+    ("udplite", "socket: Protocol not supported"),
+    ("raw", "socket: Operation not permitted"),
+    ("raw-header", "socket: Operation not permitted"),
+    ("icmp", "socket: Operation not permitted"),
+    ("ping", "socket: Protocol not supported"),
+    ("packet", "socket: Address family not supported by protocol"),
+    ("packet-old", "socket: Operation not permitted"),
+    ("vsock", "socket: Address family not supported by protocol"),
+    ("netlink", "socket: Address family not supported by protocol"),
+];
+
+/// A jail with the program that knows all ways.
+fn room_with_ways(program: &Path, network: bool) -> Room {
+    let mut room = Room::new();
+    room.grants.network = network;
+    std::fs::copy(program, room.task.tree().join("ways")).unwrap();
+    room
+}
 
 #[test]
-fn without_a_way_out_no_way_to_start_a_flow_reaches_the_host() {
-    let room = Room::new();
-    let tcp = [TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("[::1]:0").unwrap()];
-    let udp = [UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("[::1]:0").unwrap()];
-    for socket in &tcp {
-        socket.set_nonblocking(true).unwrap();
+fn no_way_to_start_a_flow_reaches_anything_with_the_way_out_off_or_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = ways::program(dir.path()) else { return not_tested_here("a C compiler") };
+    let mut canary = Canary::new(dir.path(), &ways::other_addresses());
+    let peer = nix::unistd::Uid::effective().is_root().then(|| Peer::new(&mut canary)).flatten();
+    let tries = canary.tries();
+    let mut controls = 0;
+    for one in &tries {
+        let heard = one.needs != Needs::NoControl && canary.hears(&program, one);
+        controls += u32::from(heard);
+        assert!(heard || one.needs != Needs::Nothing, "without a jail the canary must hear {one:?}");
+        assert!(heard || one.needs != Needs::Root || testkit::wait::column() != "root", "root can do this: {one:?}");
     }
-    for socket in &udp {
-        socket.set_nonblocking(true).unwrap();
+    for network in [false, true] {
+        let room = room_with_ways(&program, network);
+        let went = room.sh(&ways::script(&tries));
+        assert_eq!(good(&went).lines().count(), tries.len(), "each was tried: {went:?}");
+        let heard = canary.heard();
+        assert!(heard.is_empty(), "way out {network}: {heard:?} heard one of {went:#?}");
+        for (way, error) in REFUSED {
+            let mut lines = went.out.lines().filter(|line| line.split(' ').next() == Some(way)).peekable();
+            assert!(lines.peek().is_some() && lines.all(|line| line.ends_with(error)), "{way} ends with {error}: {}", went.out);
+        }
+        if !network {
+            // Datagrams end in the jail's own loopback.
+            let datagram = |line: &&str| ["udp-", "broadcast", "multicast"].iter().any(|way| line.starts_with(way));
+            let sent: Vec<&str> = went.out.lines().filter(|line| line.ends_with(" sent") && !datagram(line)).collect();
+            assert!(sent.is_empty(), "there is nowhere to send to: {sent:?}");
+            let interfaces = room.sh("cat /proc/net/dev | tail -n +3 | cut -d: -f1; cat /proc/net/route | tail -n +2");
+            assert_eq!(good(&interfaces).trim(), "lo", "there is no other interface and no route");
+        }
     }
-    let v4 = tcp[0].local_addr().unwrap().to_string();
-    let v6 = tcp[1].local_addr().unwrap().to_string();
-    let (u4, u6) = (udp[0].local_addr().unwrap().to_string(), udp[1].local_addr().unwrap().to_string());
-    let ways: [&[&str]; 12] = [
-        &["connect", &v4],
-        &["connect", &v6],
-        &["connect", "192.0.2.1:80"],
-        &["udp", &u4],
-        &["udp", &u6],
-        &["fastopen", &v4],
-        &["fastopen-connect", &v4],
-        &["mptcp", &v4],
-        &["raw", &v4],
-        &["icmp", &v4],
-        &["sctp", &v4],
-        &["udplite", &u4],
-    ];
-    for way in ways {
-        let got = room.probe(way);
-        assert!(got.starts_with("refused"), "{way:?} must not get anywhere: {got}");
+    println!(
+        "ways to start a flow: {} (peer by cable: {}); heard without a jail {controls}, from a jail without a way out 0, with one 0",
+        tries.len(),
+        peer.is_some()
+    );
+}
+
+#[test]
+fn every_way_that_this_machine_has_can_be_tried() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = ways::program(dir.path()) else { return not_tested_here("a C compiler") };
+    let mut canary = Canary::new(dir.path(), &[]);
+    let unheard = |needs: &Needs| matches!(needs, Needs::Feature(_));
+    let features: BTreeSet<Option<&str>> = canary
+        .tries()
+        .iter()
+        .filter(|one| unheard(&one.needs) && !canary.hears(&program, one))
+        .map(|one| if let Needs::Feature(feature) = one.needs { Some(feature) } else { None })
+        .collect();
+    for feature in features.into_iter().flatten() {
+        not_tested_here(feature);
     }
-    for listener in &tcp {
-        assert!(listener.accept().is_err(), "nobody may have come to {listener:?}");
+    if Peer::new(&mut canary).is_none() {
+        not_tested_here("a peer by a cable (veth)");
     }
-    for socket in &udp {
-        assert!(socket.recv(&mut [0; 16]).is_err(), "nothing may have come to {socket:?}");
+}
+
+#[test]
+fn nobody_outside_reaches_what_listens_inside() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = ways::program(dir.path()) else { return not_tested_here("a C compiler") };
+    // A port that was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let targets: Vec<SocketAddr> = ways::other_addresses()
+        .into_iter()
+        .chain(["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()])
+        .map(|ip| SocketAddr::new(ip, port))
+        .collect();
+    let words = |any: &str| ["listen", "x", any, &port.to_string()].map(str::to_owned);
+    let said = |out: &mut dyn std::io::BufRead| {
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    };
+    for target in &targets {
+        let any = if target.is_ipv6() { "::" } else { "0.0.0.0" };
+        let mut control = Command::new(&program).args(words(any)).stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = std::io::BufReader::new(control.stdout.take().unwrap());
+        assert_eq!(said(&mut out), "listening");
+        drop(TcpStream::connect(target).unwrap_or_else(|e| panic!("{target}: {e}")));
+        assert_eq!(said(&mut out), "somebody came", "without a jail {target} is reached");
+        control.wait().unwrap();
+        for network in [false, true] {
+            let room = room_with_ways(&program, network);
+            let inside = words(any);
+            let argv: Vec<&str> = ["./ways"].into_iter().chain(inside.iter().map(String::as_str)).collect();
+            let mut running = room.start(&argv, |_| ()).unwrap();
+            let mut out = std::io::BufReader::new(running.out.take().unwrap());
+            assert_eq!(said(&mut out), "listening");
+            let came = TcpStream::connect_timeout(target, Duration::from_secs(2));
+            assert!(came.is_err(), "what listens inside is not at {target}, way out {network}: {came:?}");
+            running.jail.kill();
+        }
     }
-    let interfaces = room.sh("cat /proc/net/dev | tail -n +3 | cut -d: -f1; cat /proc/net/route | tail -n +2");
-    assert_eq!(good(&interfaces).trim(), "lo", "there is no other interface and no route");
 }
 
 #[test]

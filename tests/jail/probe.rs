@@ -8,8 +8,8 @@
     reason = "a probe's whole work is to print how it went"
 )]
 
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, SockaddrIn, UnixAddr, sendto, setsockopt, sockopt};
-use rustix::net::{Protocol, RawProtocol, SocketFlags, SocketType};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr};
+use rustix::net::{Protocol, SocketFlags, SocketType};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::num::NonZeroU32;
@@ -24,13 +24,6 @@ fn main() {
     let tried = match words[..] {
         ["connect", address] => tcp(address),
         ["udp", address] => udp(address),
-        ["fastopen", address] => fast_open(address),
-        ["fastopen-connect", address] => fast_open_connect(address),
-        ["mptcp", address] => typed(AddressFamily::Inet, SocketType::STREAM, Some(262), address),
-        ["raw", address] => typed(AddressFamily::Inet, SocketType::RAW, Some(6), address),
-        ["icmp", address] => typed(AddressFamily::Inet, SocketType::DGRAM, Some(1), address),
-        ["sctp", address] => typed(AddressFamily::Inet, SocketType::STREAM, Some(132), address),
-        ["udplite", address] => typed(AddressFamily::Inet, SocketType::DGRAM, Some(136), address),
         ["family", number] => family(number.parse().unwrap()),
         ["netlink", number] => netlink(number.parse().unwrap()),
         ["unix", path] => std::os::unix::net::UnixStream::connect(path).map(|_| String::new()).map_err(|e| e.to_string()),
@@ -75,35 +68,6 @@ fn udp(address: &str) -> Tried {
     // An unreachable port is told at the next call.
     socket.set_read_timeout(Some(Duration::from_millis(500))).map_err(says)?;
     socket.recv(&mut [0; 16]).map(|n| format!("{n} bytes")).map_err(says)
-}
-
-fn ipv4(address: &str) -> SockaddrIn {
-    match address.parse().unwrap() {
-        SocketAddr::V4(v4) => v4.into(),
-        SocketAddr::V6(_) => panic!("{address} is no IPv4 address"),
-    }
-}
-
-fn fast_open(address: &str) -> Tried {
-    let socket = nix::sys::socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).map_err(says)?;
-    let flag = MsgFlags::from_bits_retain(0x2000_0000);
-    sendto(socket.as_raw_fd(), b"canary", &ipv4(address), flag).map(|n| n.to_string()).map_err(says)
-}
-
-fn fast_open_connect(address: &str) -> Tried {
-    let socket = nix::sys::socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).map_err(says)?;
-    setsockopt(&socket, sockopt::TcpFastOpenConnect, &true).map_err(says)?;
-    nix::sys::socket::connect(socket.as_raw_fd(), &ipv4(address)).map_err(says)?;
-    nix::unistd::write(&socket, b"canary").map(|n| n.to_string()).map_err(says)
-}
-
-fn typed(family: AddressFamily, kind: SocketType, protocol: Option<u32>, address: &str) -> Tried {
-    let family = rustix::net::AddressFamily::from_raw(u16::try_from(family as i32).unwrap());
-    let protocol = protocol.and_then(NonZeroU32::new).map(|p| Protocol::from_raw(RawProtocol::from(p)));
-    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol).map_err(says)?;
-    let to: SocketAddr = address.parse().map_err(says)?;
-    rustix::net::connect(&socket, &to).map_err(says)?;
-    rustix::net::send(&socket, b"canary", rustix::net::SendFlags::empty()).map(|n| n.to_string()).map_err(says)
 }
 
 /// Every socket type of a family; the first that can be made.
