@@ -104,6 +104,7 @@ fn action(word: &str) -> Result<String, Failure> {
     let errno = match word {
         "allow" => return Ok("Action::Allow".to_owned()),
         "EPERM" => 1,
+        "ENOMEM" => 12,
         "EINVAL" => 22,
         "ENOSYS" => 38,
         "ENOPROTOOPT" => 92,

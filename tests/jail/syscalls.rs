@@ -5,6 +5,7 @@ use crate::room::{Room, good};
 use testkit::not_tested_here;
 
 const EPERM: i32 = 1;
+const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
 const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
@@ -56,6 +57,13 @@ const REFUSED: &[(&str, i64, &str, i32)] = &[
     ("ioctl(TIOCSTI with an upper half)", 16, "0,0x100005412,0", EPERM),
     ("ioctl(TIOCLINUX)", 16, "0,0x541c,0", EPERM),
     ("ioctl(TIOCSETD)", 16, "0,0x5423,0", EPERM),
+    ("mmap(MAP_HUGETLB)", 9, "0,0,3,0x40022,-1,0", ENOMEM),
+    ("memfd_create(MFD_HUGETLB)", 319, "$name,0x7000004", ENOMEM),
+    ("shmget(SHM_HUGETLB)", 29, "0,0,0xb80", ENOMEM),
+    ("chmod(set-uid)", 90, "$name,0xdc0", EPERM),
+    ("fchmod(set-gid)", 91, "-1,0x5c0", EPERM),
+    ("fchmodat(set-uid)", 268, "-100,$name,0xdc0", EPERM),
+    ("fchmodat2(set-uid)", 452, "-100,$name,0xdc0,0", EPERM),
     ("personality(READ_IMPLIES_EXEC)", 135, "0x0400000", EPERM),
     ("mknod(a device)", 133, "0,0x2180,0x103", EPERM),
     ("setsockopt(TCP_FASTOPEN_CONNECT)", 54, "0,6,30,0,0", ENOPROTOOPT),
@@ -72,7 +80,7 @@ fn refused_calls_are_refused_by_the_filter() {
     if room.run(&["/usr/bin/perl", "-e", "1"]).ended.exit != Some(0) {
         return not_tested_here("perl");
     }
-    let mut script = String::new();
+    let mut script = String::from("$name = q(file);");
     for (_, number, args, _) in REFUSED {
         script += &format!("$!=0; $r = syscall({number},{args}); print(($r == -1 ? $!+0 : 0), \"\\n\");");
     }

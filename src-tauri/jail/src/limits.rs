@@ -15,9 +15,11 @@ pub(crate) fn set(limits: &Limits, report: &mut Report) -> Step<()> {
     one(Resource::Core, 1)?;
     // Shared with the person, per user: small.
     one(Resource::Memlock, 64 << 10)?;
-    one(Resource::Msgqueue, 819_200)?;
+    one(Resource::Msgqueue, 163_840)?;
     one(Resource::Sigpending, 1024)?;
     one(Resource::Rtprio, 0)?;
+    // Where a session lets programs raise their own priority, a jail's may not.
+    one(Resource::Nice, 0)?;
     if let Some(bytes) = limits.file_size {
         one(Resource::Fsize, bytes)?;
     }

@@ -1,0 +1,39 @@
+//! The C programs: compiled once, into a directory beside the test's programs, each under a name that is its source's hash.
+
+use sha2::{Digest as _, Sha256};
+use std::path::PathBuf;
+use std::process::Command;
+
+const HEADER: &str = include_str!("programs/hostile.h");
+const SOURCES: &[(&str, &str)] = &[
+    ("victim", include_str!("programs/victim.c")),
+    ("processes", include_str!("programs/processes.c")),
+    ("files", include_str!("programs/files.c")),
+    ("mounts", include_str!("programs/mounts.c")),
+    ("kernel", include_str!("programs/kernel.c")),
+    ("quotas", include_str!("programs/quotas.c")),
+    ("calls", include_str!("programs/calls.c")),
+];
+
+/// Path of a compiled program; static, so that it runs in any root.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let source = SOURCES.iter().find(|(n, _)| *n == name).map(|(_, s)| *s).unwrap_or_else(|| panic!("there is no {name}.c"));
+    let hash: String = Sha256::digest([HEADER, source].concat()).iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let dir = testkit::program::kept_dir("attacks");
+    let made = dir.join(format!("{name}-{hash}"));
+    if made.exists() {
+        return made;
+    }
+    // Several tests may come here at once: each compiles aside, and the last rename of equal files counts.
+    let aside = tempfile::tempdir_in(&dir).unwrap();
+    std::fs::write(aside.path().join("hostile.h"), HEADER).unwrap();
+    std::fs::write(aside.path().join("program.c"), source).unwrap();
+    let out = Command::new("gcc")
+        .args(["-O1", "-Wall", "-Werror", "-static", "-pthread", "-o", "program", "program.c"])
+        .current_dir(aside.path())
+        .output()
+        .expect("gcc is needed for these tests: apt-get install gcc libc6-dev");
+    assert!(out.status.success(), "{name}.c: {}", String::from_utf8_lossy(&out.stderr));
+    std::fs::rename(aside.path().join("program"), &made).unwrap();
+    made
+}
