@@ -59,6 +59,7 @@ impl Task {
             env: Vec::new(),
             host_env: Vec::new(),
             tools: Vec::new(),
+            caches: Vec::new(),
             stdio: model::run::Stdio::Pipes,
             hostname: "bench".into(),
             jail_program: testkit::program("airlock-jail"),

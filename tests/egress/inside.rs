@@ -84,6 +84,7 @@ impl Inside {
             env: vec![],
             host_env: vec![],
             tools: vec![],
+            caches: Vec::new(),
             stdio: Stdio::Pipes,
             hostname: "inside".into(),
             jail_program: testkit::program("airlock-jail"),

@@ -16,6 +16,7 @@ mod life;
 mod limits;
 mod network;
 mod odd_paths;
+mod overlay;
 mod planted;
 mod room;
 mod start;

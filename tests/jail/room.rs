@@ -121,6 +121,7 @@ impl Room {
             env: vec![],
             host_env: self.host_env.clone(),
             tools: self.tools.clone(),
+            caches: Vec::new(),
             stdio: self.stdio,
             hostname: "airlock-test-host".into(),
             jail_program: program("airlock-jail"),

@@ -78,6 +78,11 @@ pub(crate) fn run(engine: &Engine, args: Run) -> Result<u8, Error> {
     if let Some(line) = losses(&run).filter(|_| !args.json) {
         out::talk(&line);
     }
+    if !args.json {
+        for line in caches(&run) {
+            out::talk(&line);
+        }
+    }
     let show = if args.json { Show::Kept } else { Show::Streams };
     let outcome = attach::attach(engine, &task.id, signals, stdio, show)?;
     let tree = finish(engine, &task.id, &outcome, args.json)?;
@@ -118,6 +123,18 @@ pub(crate) fn losses(run: &model::run::Run) -> Option<String> {
     let lost: Vec<String> =
         rows.iter().filter(|r| word(r, "status").is_some_and(|s| s != "full")).filter_map(|r| word(r, "guarantee")).collect();
     (!lost.is_empty()).then(|| format!("not kept in full in this run: {}", lost.join(", ")))
+}
+
+/// What of the caches is not as a person may expect, a line each.
+fn caches(run: &model::run::Run) -> Vec<String> {
+    let rows = run.report.as_ref().and_then(|r| r.get("caches")?.as_array());
+    let line = |row: &serde_json::Value| {
+        let (name, reason) = (row.get("name")?.as_str()?, row.get("reason")?.as_str()?);
+        let shown = row.get("shown")?.as_bool()?;
+        let how = if shown { "is shown as it was before" } else { "is not shown" };
+        Some(format!("the cache {} {how}: {}", text::safe(name), text::safe(reason)))
+    };
+    rows.into_iter().flatten().filter_map(line).collect()
 }
 
 /// Says how it ended and what changed; gives the candidate's tree.

@@ -89,6 +89,7 @@ impl Engine {
                 env: Vec::new(),
                 host_env: Vec::new(),
                 tools: Vec::new(),
+                caches: Vec::new(),
                 stdio: Stdio::Terminal { cols: 80, rows: 24 },
                 hostname: "airlock-doctor".into(),
                 jail_program: self.host.programs.jail.clone(),

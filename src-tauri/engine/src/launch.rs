@@ -41,6 +41,13 @@ impl Engine {
         let in_force = policy_file::in_force(&policy)?;
         let mut all_env: Vec<(String, String)> = kit.as_ref().map(|k| k.env_set()).unwrap_or_default();
         all_env.extend(env);
+        let git = worktree::TaskGit {
+            layout: self.host.layout.clone(),
+            repo: task.repo.clone(),
+            task: id.clone(),
+            base: task.base.clone(),
+        };
+        let caches = self.caches(&git, &in_force);
         let spec = RunSpec {
             version: VERSION,
             task: id.clone(),
@@ -55,6 +62,7 @@ impl Engine {
             argv: argv.clone(),
             env: all_env,
             tools,
+            caches,
             stdio,
             hostname: hostname.clone(),
             jail_program: self.host.programs.jail.clone(),

@@ -5,6 +5,7 @@
 mod apply;
 mod attach;
 mod ballast;
+mod caches;
 mod candidate;
 mod create;
 mod demo;

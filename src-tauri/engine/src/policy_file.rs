@@ -36,6 +36,11 @@ impl InForce {
     pub(crate) fn passes(&self, name: &str) -> bool {
         self.policy.env.passes(name)
     }
+
+    /// Whether caches of tools are shown.
+    pub(crate) fn shows_caches(&self) -> bool {
+        self.policy.files.caches == policy::Tools::Auto
+    }
 }
 
 fn told(name: &str, problems: &[Problem]) -> Error {

@@ -57,6 +57,7 @@ impl Engine {
             self.db.step(now, &task.id, Step::RunEnded, outcome.refused.as_deref(), None)??;
             drop(held);
         }
+        stores::clean_up(&self.host.layout.caches());
         // What can't be mended now (a repository that moved, a directory that is busy) must not keep everything else shut:
         // it stays written down and is tried again at the next start.
         for mended in [self.recover_files(), self.recover_exits()] {

@@ -9,7 +9,7 @@ mod wire;
 
 pub use promise::{Kept, PROMISES, Promise, promises, resting_on};
 pub use raw::Raw;
-pub use report::{Guarantee, Kind, Refusal, Report, Row, Status, Step as Stage};
+pub use report::{Cache, Guarantee, Kind, Refusal, Report, Row, Status, Step as Stage};
 pub use wire::{Answer, Handed, Say};
 
 use serde::{Deserialize, Serialize};
@@ -137,6 +137,18 @@ pub enum Step {
         idmapped: bool,
         /// A missing source is passed over.
         optional: bool,
+    },
+    /// A host directory as it is now, under a layer that takes whatever is written. It is a comfort (a cache): one that can't
+    /// be made is left out whole, and told in [`Report::caches`].
+    Overlay {
+        /// Its name in the report.
+        name: String,
+        /// The host directory that is seen and never written; nothing may change in it while the jail lives.
+        lower: Raw,
+        /// A host directory with the directories `upper` and `work`, which take what is written.
+        private: Raw,
+        /// Where.
+        target: Raw,
     },
     /// A file system in memory.
     Tmpfs {
@@ -290,6 +302,7 @@ impl Step {
             | Self::Mask { target, .. }
             | Self::Symlink { target, .. }
             | Self::Bind { target, .. }
+            | Self::Overlay { target, .. }
             | Self::Tmpfs { target, .. }
             | Self::Proc { target }
             | Self::Dev { target }

@@ -160,7 +160,7 @@ pub struct Row {
     pub status: Status,
 }
 
-/// One row for each of [`Guarantee::ALL`].
+/// One row for each of [`Guarantee::ALL`], and what became of the caches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// The rows.
@@ -168,12 +168,27 @@ pub struct Report {
     /// Losses that the person's policy accepts by name; the starter's word, not the jail's.
     #[serde(default)]
     pub accepted: Vec<Guarantee>,
+    /// The caches that were to be shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<Cache>,
+}
+
+/// A cache of the person's that was to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// Its name.
+    pub name: String,
+    /// Whether it is there.
+    pub shown: bool,
+    /// Why not, or what of it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Default for Report {
     fn default() -> Self {
         let row = |guarantee| Row { guarantee, how: String::new(), status: Status::absent("not set up") };
-        Self { rows: Guarantee::ALL.into_iter().map(row).collect(), accepted: Vec::new() }
+        Self { rows: Guarantee::ALL.into_iter().map(row).collect(), accepted: Vec::new(), caches: Vec::new() }
     }
 }
 

@@ -2,6 +2,7 @@
 //! detached, and moved into place by the jail.
 
 use crate::error::{OrRefuse as _, Step, UNEXPECTED};
+use crate::overlay::Layers;
 use jail_plan::{Access, Mapped, Plan, Stage, Step as PlanStep};
 use rustix::fs::CWD;
 use rustix::io::Errno;
@@ -17,6 +18,8 @@ pub(crate) enum Bound {
     Mount(OwnedFd),
     /// The source is missing and may be.
     Missing,
+    /// The two mounts of an overlay, or why there are none.
+    Layers(Result<Layers, String>),
 }
 
 /// By index of the plan's step; empty where root does not start the jail.
@@ -35,6 +38,10 @@ pub(crate) fn prepare(plan: &Plan) -> Step<Prepared> {
     let Some(mapped) = plan.identity.mapped else { return Ok(prepared) };
     let ids = user_namespace(mapped)?;
     for (index, step) in plan.root.iter().enumerate() {
+        if let PlanStep::Overlay { lower, private, .. } = step {
+            prepared.0.push((index, Bound::Layers(Layers::take(lower, private, Some(ids.as_fd())))));
+            continue;
+        }
         let PlanStep::Bind { source, access, recursive, idmapped: true, optional, .. } = step else { continue };
         let reach = if *recursive { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
         let flags =

@@ -14,6 +14,7 @@ mod mounts;
 mod namespaces;
 mod net;
 mod netlink;
+mod overlay;
 mod place;
 mod privileges;
 mod proc_dev;

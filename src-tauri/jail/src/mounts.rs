@@ -4,10 +4,11 @@ use crate::Context;
 use crate::error::{NAMESPACES, OrRefuse as _, Step, UNEXPECTED};
 use crate::idmap::Bound;
 use crate::namespaces::Namespaced;
+use crate::overlay::{self, Layers};
 use crate::place::{Place, kind};
 use crate::proc_dev;
 use crate::quotas::{self, Quotas};
-use jail_plan::{Access, Guarantee, Handed, Kind, Raw, Refusal, Stage, Status, Step as PlanStep};
+use jail_plan::{Access, Cache, Guarantee, Handed, Kind, Raw, Refusal, Stage, Status, Step as PlanStep};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -59,11 +60,19 @@ impl Namespaced {
                     attach(&cover(&place, &mut covers, contents, 0o444)?, &over, target)?;
                 }
                 PlanStep::Mask { target, must_exist } => mask(&place, &mut covers, target, *must_exist)?,
+                PlanStep::Overlay { name, lower, private, target } => {
+                    let layers = match prepared.take(index) {
+                        Some(Bound::Layers(layers)) => layers,
+                        Some(Bound::Missing | Bound::Mount(_)) | None => Layers::take(lower, private, None),
+                    };
+                    let reason = overlay::show(&place, layers, target)?.err();
+                    context.report.caches.push(Cache { name: name.clone(), shown: reason.is_none(), reason });
+                }
                 PlanStep::Bind { source, target, access, recursive, optional, .. } => {
                     let mount = match prepared.take(index) {
                         Some(Bound::Missing) => continue,
                         Some(Bound::Mount(mount)) => mount,
-                        None => match host(source, *access, *recursive)? {
+                        Some(Bound::Layers(_)) | None => match host(source, *access, *recursive)? {
                             None if *optional => continue,
                             None => return Err(missing(source)),
                             Some(mount) => mount,
@@ -117,9 +126,22 @@ pub(crate) fn tmpfs(mode: u32, size: u64) -> Step<OwnedFd> {
 
 /// A new file system of a type, not yet anywhere; never with set-uid programs.
 pub(crate) fn file_system(name: &str, options: &[(&str, String)], more: MountAttrFlags) -> Result<OwnedFd, Errno> {
+    file_system_with(name, options, &[], more)
+}
+
+/// The same, with options that have no value.
+pub(crate) fn file_system_with(
+    name: &str,
+    options: &[(&str, String)],
+    flags: &[&str],
+    more: MountAttrFlags,
+) -> Result<OwnedFd, Errno> {
     let context = rustix::mount::fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         rustix::mount::fsconfig_set_string(context.as_fd(), *key, value.as_str())?;
+    }
+    for flag in flags {
+        rustix::mount::fsconfig_set_flag(context.as_fd(), *flag)?;
     }
     rustix::mount::fsconfig_create(context.as_fd())?;
     rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOSUID | more)

@@ -80,7 +80,7 @@ fn enter(parent: BorrowedFd<'_>, name: &OsStr, target: &Raw) -> Step<OwnedFd> {
     }
 }
 
-fn open(parent: BorrowedFd<'_>, path: &OsStr, more: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open(parent: BorrowedFd<'_>, path: &OsStr, more: OFlags) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     loop {

@@ -27,6 +27,10 @@ impl Layout {
     pub fn repo(&self, repo: &RepoId) -> PathBuf {
         self.data.join("repos").join(repo.as_str())
     }
+    /// Copies of the caches of the person's tools.
+    pub fn caches(&self) -> PathBuf {
+        self.data.join("caches")
+    }
     /// Everything of one task.
     pub fn task(&self, task: &TaskId) -> TaskDir {
         TaskDir(self.data.join("tasks").join(task.as_str()))
@@ -57,6 +61,10 @@ impl TaskDir {
     /// The private home. Written by the agent.
     pub fn home(&self) -> PathBuf {
         self.0.join("home")
+    }
+    /// What the task adds to a cache. Written by the agent, through an overlay alone.
+    pub fn cache(&self, name: &str) -> PathBuf {
+        self.0.join("caches").join(name)
     }
     /// Candidates and snapshots as git objects; written by Airlock only.
     pub fn objects(&self) -> PathBuf {

@@ -11,6 +11,7 @@ pub mod id;
 pub mod keeper;
 pub mod layout;
 pub mod path;
+pub mod pattern;
 pub mod protocol;
 pub mod review;
 pub mod run;

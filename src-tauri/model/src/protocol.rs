@@ -5,8 +5,9 @@
 
 use crate::event::Event;
 use crate::id::{RunId, TaskId};
-use crate::run::Outcome;
+use crate::run::{Cache, Outcome};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Version of frames and of [`crate::run::RunSpec`].
 pub const VERSION: u32 = 1;
@@ -116,6 +117,29 @@ pub enum Reply {
         /// In words.
         message: String,
     },
+}
+
+/// What `airlock-warden caches` reads from stdin: caches to be copied, in the background of whatever else is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyCaches {
+    /// Where copies are kept.
+    #[serde(with = "crate::path::text")]
+    pub root: PathBuf,
+    /// Which.
+    pub caches: Vec<Cache>,
+}
+
+/// A line that it prints on stdout: how far one of them is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheCopy {
+    /// Which.
+    pub name: String,
+    /// Files so far.
+    pub files: u64,
+    /// Whether this is the last word on it.
+    pub ended: bool,
+    /// Why there is no new copy, at the end.
+    pub problem: Option<String>,
 }
 
 /// First line that a warden prints on stdout, as JSON, for its starter.

@@ -38,6 +38,9 @@ pub struct RunSpec {
     /// More host paths shown read-only at the same place, for the agent's own install (subpaths of the home).
     #[serde(with = "crate::path::texts")]
     pub tools: Vec<PathBuf>,
+    /// Caches of tools that are to be shown, as far as there is a copy of them.
+    #[serde(default)]
+    pub caches: Vec<Cache>,
     /// Terminal or pipes.
     pub stdio: Stdio,
     /// Host name inside, random per run.
@@ -48,6 +51,22 @@ pub struct RunSpec {
     /// The git program that is shown inside and used by keepers.
     #[serde(with = "crate::path::text")]
     pub git_program: PathBuf,
+}
+
+/// A cache of the person's tools that a run is to find.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// Its name, which is also that of its directory of copies.
+    pub name: String,
+    /// Where the person's tools keep it.
+    #[serde(with = "crate::path::text")]
+    pub source: PathBuf,
+    /// Where tools inside look for it.
+    #[serde(with = "crate::path::text")]
+    pub target: PathBuf,
+    /// What is missing of it, or why there is none, as far as it is known before the start.
+    #[serde(default)]
+    pub note: Option<String>,
 }
 
 /// A policy's text and where it is from.

@@ -47,6 +47,10 @@ pub fn show(policy: &Policy) -> Vec<String> {
         Tools::Auto => "Tools of your home: those in known install places, read-only.".into(),
         Tools::None => "Tools of your home: none.".into(),
     });
+    out.push(match f.caches {
+        Tools::Auto => "Caches of the tools that the repository uses: a copy; what a task adds stays with it.".into(),
+        Tools::None => "Caches of tools: none.".into(),
+    });
     let list = |items: Vec<String>| if items.is_empty() { "nothing".to_owned() } else { items.join(", ") };
     out.push(format!("Can also read: {}.", list(f.read.iter().map(ToString::to_string).collect())));
     out.push(format!("Can also WRITE: {}.", list(f.write.iter().map(ToString::to_string).collect())));

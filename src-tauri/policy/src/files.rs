@@ -6,6 +6,7 @@ use crate::problem::quote;
 use crate::read::{At, Notes, Table};
 use crate::source::{Files, Hidden, Tools, Whose};
 use model::decision::Decision;
+use model::pattern::Pattern;
 
 const TOUCH: [(&str, Decision); 2] = [("deny", Decision::Deny), ("ask", Decision::Ask)];
 
@@ -14,7 +15,7 @@ pub(crate) fn files(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -
     let mut out = Files::default();
     let Some(mut t) = root.table(notes, "files") else { return out };
     if whose == Whose::Repository {
-        for key in ["tools", "carry", "read", "write", "devices"] {
+        for key in ["tools", "caches", "carry", "read", "write", "devices"] {
             if let Some(v) = t.value(key) {
                 only_person(notes, &v.span, &format!("files.{key}"));
             }
@@ -23,13 +24,16 @@ pub(crate) fn files(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -
         if let Some(tools) = t.word(notes, "tools", &[("auto", Tools::Auto), ("none", Tools::None)]) {
             out.tools = tools.value;
         }
+        if let Some(caches) = t.word(notes, "caches", &[("auto", Tools::Auto), ("none", Tools::None)]) {
+            out.caches = caches.value;
+        }
         out.read = paths(&mut t, notes, "read");
         out.write = paths(&mut t, notes, "write");
-        relative(&mut t, notes, "carry", "ignored trees are not brought along yet");
+        out.carry = patterns(&mut t, notes, "carry", false);
         devices(&mut t, notes);
     }
     out.hide = hide(&mut t, notes);
-    mask(&mut t, notes);
+    out.mask = patterns(&mut t, notes, "mask", whose == Whose::Person);
     if let Some(both) = out.read.iter().find(|r| out.write.contains(r)) {
         notes.problem(&t.span, format!("{both} is in `files.read` and in `files.write`"), "keep one of them");
     }
@@ -109,22 +113,26 @@ fn hide(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<Hidden> {
     out
 }
 
-/// Paths inside the repository.
-fn relative(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str, note: &str) {
-    let Some(list) = t.texts(notes, key) else { return };
-    for p in &list.value {
-        let odd = |part: &str| part.is_empty() || part == "." || part == ".." || part == ".git";
-        if p.value.split('/').any(odd) || p.value.chars().any(model::path::hides) {
-            notes.problem(&p.span, format!("{} is no path inside the repository", quote(&p.value)), "as in \"node_modules\"");
+/// Patterns of paths inside the repository. An exception takes away from what is masked, so only a person's own file has one.
+fn patterns(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str, exceptions: bool) -> Vec<String> {
+    let mut out = Vec::new();
+    if let Some(list) = t.texts(notes, key).filter(|l| !l.value.is_empty()) {
+        notes.not_yet(&list.span, t.name(key), "ignored files of the working copy are not in the workspace yet");
+    }
+    for At { value, span } in t.texts(notes, key).map(|l| l.value).unwrap_or_default() {
+        let hint = if key == "mask" { "as in \".env\" or \"config/*.local\"" } else { "as in \"node_modules\" or \"web/.venv\"" };
+        match Pattern::parse(&value) {
+            Err(why) => {
+                notes.problem(&span, format!("{} can't be in `files.{key}`: {why}", quote(&value)), hint);
+            }
+            Ok(p) if p.excepts() && !exceptions => {
+                let why = if key == "mask" { "a repository's file can only mask more" } else { "name what is to come along" };
+                notes.problem(&span, format!("{} can't be in `files.{key}`: {why}", quote(&value)), hint);
+            }
+            Ok(_) => out.push(value),
         }
     }
-    if !list.value.is_empty() {
-        notes.not_yet(&list.span, t.name(key), note);
-    }
-}
-
-fn mask(t: &mut Table<'_>, notes: &mut Notes<'_>) {
-    relative(t, notes, "mask", "values are not replaced yet; ignored files of the working copy are not in the workspace at all");
+    out
 }
 
 fn devices(t: &mut Table<'_>, notes: &mut Notes<'_>) {

@@ -37,6 +37,11 @@ pub fn layer(own: &Policy, repository: &Narrowing) -> Policy {
             None => out.files.hide.push(h.clone()),
         }
     }
+    for m in &theirs.files.mask {
+        if !out.files.mask.contains(m) {
+            out.files.mask.push(m.clone());
+        }
+    }
     out.limits = own.limits.narrowed(&theirs.limits);
     let mark = |l: &NotInForce| NotInForce { key: format!(".airlock.toml: {}", l.key), ..l.clone() };
     out.later.extend(theirs.later.iter().map(mark));

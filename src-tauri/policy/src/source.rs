@@ -52,6 +52,12 @@ impl Env {
 pub struct Files {
     /// Tools of the person's home.
     pub tools: Tools,
+    /// Caches of the tools that the repository uses.
+    pub caches: Tools,
+    /// Ignored trees of the working copy that come along, as [`model::pattern::Pattern`]s.
+    pub carry: Vec<String>,
+    /// Ignored files of the working copy that come along with placeholders for their values, as patterns.
+    pub mask: Vec<String>,
     /// More host paths, read-only.
     pub read: Vec<HostPath>,
     /// More host paths, read-write.
@@ -60,13 +66,13 @@ pub struct Files {
     pub hide: Vec<Hidden>,
 }
 
-/// Which tools of the person's home are brought in, read-only.
+/// Which tools of the person's home, or caches of tools, are brought in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tools {
     /// None.
     #[default]
     None,
-    /// By Airlock's table of known install places.
+    /// By Airlock's table of known places.
     Auto,
 }
 

@@ -33,8 +33,23 @@ pub struct Grants {
     pub network: bool,
     /// Whether the tools of the person's home are shown.
     pub tools: bool,
+    /// Caches of the person's tools, each under a layer of the task's own.
+    pub caches: Vec<Layered>,
     /// Guarantees whose loss the person's policy accepts by name.
     pub accept: Vec<Guarantee>,
+}
+
+/// A host directory that is seen at a place of the jail, under a layer that takes what is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layered {
+    /// Its name in the report.
+    pub name: String,
+    /// What is seen. Nothing may change in it while the jail lives.
+    pub lower: PathBuf,
+    /// Where `upper` and `work` are.
+    pub private: PathBuf,
+    /// Where it is seen.
+    pub target: PathBuf,
 }
 
 impl Default for Grants {
@@ -50,6 +65,7 @@ impl Default for Grants {
             disk: None,
             network: false,
             tools: false,
+            caches: Vec::new(),
             accept: Vec::new(),
         }
     }
@@ -89,6 +105,7 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
     for (n, objects) in spec.history.iter().enumerate() {
         shown.push(bind(Raw::from(objects.as_path()), Raw::from(format!("{HISTORY}/{n}")), Access::Read));
     }
+    shown.extend(grants.caches.iter().map(overlay));
     shown.sort_by_key(|step| depth(step.target()));
     dedup_targets(&mut shown);
 
@@ -200,6 +217,12 @@ fn limits(processes: u64, open_files: u64) -> Limits {
 
 fn bind(source: Raw, target: Raw, access: Access) -> Step {
     Step::Bind { source, target, access, recursive: false, idmapped: true, optional: false }
+}
+
+fn overlay(cache: &Layered) -> Step {
+    let Layered { name, lower, private, target } = cache;
+    let raw = |path: &Path| Raw::from(path);
+    Step::Overlay { name: name.clone(), lower: raw(lower), private: raw(private), target: raw(target) }
 }
 
 /// A program that the system directories don't show already.

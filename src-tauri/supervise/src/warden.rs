@@ -1,12 +1,13 @@
 //! Starts a warden: a process of its own that survives whoever asked for it.
 
-use model::protocol::Start;
+use model::protocol::{CacheCopy, CopyCaches, Start};
 use model::run::RunSpec;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 /// Starts the program, hands it the spec, and waits for its first line. Its notes go to `notes` (appended).
 pub fn start(program: &Path, spec: &RunSpec, notes: &Path) -> std::io::Result<Start> {
@@ -38,4 +39,33 @@ pub fn start(program: &Path, spec: &RunSpec, notes: &Path) -> std::io::Result<St
         )));
     }
     Ok(serde_json::from_str(&line)?)
+}
+
+/// Starts copying caches in a process of its own, which goes on whatever becomes of the caller. Its words come through the
+/// receiver for as long as that lives.
+pub fn copy_caches(program: &Path, words: &CopyCaches) -> std::io::Result<Receiver<CacheCopy>> {
+    #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
+    let mut child = Command::new(program)
+        .arg("caches")
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let words = serde_json::to_vec(words)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(&words)?;
+    }
+    let (said, heard) = channel();
+    let stdout = child.stdout.take();
+    std::thread::spawn(move || {
+        for line in stdout.into_iter().flat_map(|out| BufReader::new(out).lines().map_while(Result::ok)) {
+            if serde_json::from_str(&line).is_ok_and(|copy: CacheCopy| said.send(copy).is_err()) {
+                break;
+            }
+        }
+        // Reaps it when it ends, for as long as this process lives.
+        drop(child.wait());
+    });
+    Ok(heard)
 }

@@ -1,8 +1,9 @@
 //! The warden: the one process outside a jail that owns a run from start to end. It survives the window.
 //!
 //! `airlock-warden run` reads a [`model::run::RunSpec`] from stdin and answers with one line on stdout.
-//! `airlock-warden keeper …` is what a keeper's jail executes.
+//! `airlock-warden caches` copies caches in the background. `airlock-warden keeper …` is what a keeper's jail executes.
 
+mod caches;
 mod clients;
 mod gate;
 mod output;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
                 .init();
             run::main()
         }
+        Some("caches") => caches::copy(),
         Some("keeper") => {
             let code = worktree::keeper_main(
                 &args.collect::<Vec<_>>(),

@@ -4,7 +4,7 @@ use crate::clients::{self, Shared};
 use crate::output::{Output, Which};
 use crate::record::{self, Recorder};
 use crate::refusal::Refusal;
-use crate::{gate, terminal};
+use crate::{caches, gate, terminal};
 use db::{Database, EventLog};
 use jail_plan::{Guarantee, Report, Status};
 use model::protocol::{Start, VERSION};
@@ -181,7 +181,9 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         Output::create(&spec.dir.log(&spec.run), policy.limits.output).map_err(|e| Refusal::machine("making the log", e))?;
     let output = Arc::new(output);
 
-    let grants = grants(spec, &policy);
+    let mut grants = grants(spec, &policy);
+    let caches = caches::take(spec, &grants);
+    grants.caches.clone_from(&caches.layered);
     let plan = supervise::compose::agent(spec, &grants).map_err(|c| Refusal::policy(c.to_string()))?;
     let (inside, kept) = match spec.stdio {
         Stdio::Terminal { .. } => (None, None),
@@ -194,6 +196,7 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
     supervise::limits::kept_by_warden(&mut jail.report);
     jail.report.accepted = grants.accept;
     required(&policy, &jail.report)?;
+    caches.complete(&mut jail.report);
     let (recorder, writer) = record::start(events, spec.run.clone());
 
     // Everything that answers the jail stands before its command may make a call.
@@ -219,6 +222,9 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         .map_err(|e| Refusal::machine("recording the run", e))?
         .map_err(|e| Refusal::conflict(e.to_string()))?;
     recorder.lifecycle("started", brief(&spec.argv));
+    if let Some(words) = caches::words(&jail.report) {
+        recorder.lifecycle("caches", words);
+    }
 
     let jail = Arc::new(jail);
     let (ended_sender, ended) = watch::channel(None);
@@ -256,7 +262,7 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
     }
     serving.abort();
     std::fs::remove_file(&socket).ok();
-    drop(held);
+    drop((held, caches));
     ended_sender.send_replace(Some(outcome));
     if tokio::time::timeout(LINGER, clients::all_served(&room)).await.is_err() {
         tracing::warn!("a client did not read to the end");

@@ -42,6 +42,6 @@ pub use plan::{ApplyError, ApplySpec, FileMove, Onto, Plan, WorkingCopy, plan_ap
 pub use recover::{Outcome, recover};
 pub use remove::{RemoveError, clean_up, remove_repo, remove_task};
 pub use review::result_tree;
-pub use seed::{SeedError, base_file, seed};
+pub use seed::{SeedError, base_file, base_names, seed};
 pub use store::{Progress, TaskGit};
 pub use undo::plan_undo;

@@ -2,6 +2,7 @@
 
 use crate::TaskGit;
 use git2::{ErrorCode, Repository, RepositoryInitOptions, Signature};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A repository that could not be made or read.
@@ -54,4 +55,30 @@ pub fn base_file(task: &TaskGit, path: &str) -> Result<Option<Vec<u8>>, SeedErro
         Err(e) => return Err(e.into()),
     };
     Ok(entry.to_object(&repo)?.as_blob().map(|b| b.content().to_vec()))
+}
+
+/// Names of the wanted files in the upper directories of the commit that a task starts from.
+pub fn base_names(task: &TaskGit, wanted: &dyn Fn(&str) -> bool) -> Result<BTreeSet<String>, SeedError> {
+    // Projects of a repository lie near its top; one that has very many directories there is not looked at for long.
+    const DEEPEST: usize = 3;
+    const DIRECTORIES: usize = 5_000;
+    let repo = Repository::open_bare(task.layout.repo(&task.repo).join("store.git"))?;
+    let mut found = BTreeSet::new();
+    let mut todo = vec![(repo.find_commit(git2::Oid::from_str(task.base.as_str())?)?.tree_id(), 0)];
+    let mut seen = 0;
+    while let Some((tree, depth)) = todo.pop() {
+        seen += 1;
+        for entry in &repo.find_tree(tree)? {
+            match (entry.kind(), entry.name()) {
+                (Some(git2::ObjectType::Tree), _) if depth < DEEPEST && seen + todo.len() < DIRECTORIES => {
+                    todo.push((entry.id(), depth + 1));
+                }
+                (Some(git2::ObjectType::Blob), Ok(name)) if wanted(name) => {
+                    found.insert(name.to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
 }

@@ -20,6 +20,7 @@ fn spec(workspace: &str) -> RunSpec {
         env: vec![("PATH".into(), "/mine".into())],
         host_env: vec![("SECRET".into(), "x".into()), ("PATH".into(), "/home/u/agent/bin:/home/u/.ssh/bin".into())],
         tools: vec!["/home/u/agent".into()],
+        caches: Vec::new(),
         stdio: model::run::Stdio::Pipes,
         hostname: "h".into(),
         jail_program: PathBuf::new(),
