@@ -23,8 +23,8 @@ const SAY: Duration = Duration::from_millis(100);
 /// Copies what stdin names, one after the other, at the lowest priority; says on stdout how it goes.
 pub(crate) fn copy() -> ExitCode {
     // Its starter's hang-up and Ctrl-C are not for this process.
-    drop(nix::unistd::setsid());
-    drop(rustix::process::setpriority_process(None, 19));
+    nix::unistd::setsid().ok();
+    rustix::process::setpriority_process(None, 19).ok();
     let mut text = Vec::new();
     let words = std::io::stdin().take(1 << 20).read_to_end(&mut text).ok().and_then(|_| serde_json::from_slice(&text).ok());
     let Some(CopyCaches { root, caches }) = words else { return ExitCode::from(2) };

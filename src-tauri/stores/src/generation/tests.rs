@@ -1,3 +1,4 @@
+//! Generations: what is in one, that it stays as it is, and when it goes.
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use std::collections::BTreeMap;
