@@ -36,24 +36,27 @@ fn code(arch: &str, table: &Value, told: &Value) -> Result<String, Failure> {
         "/// Architecture that every call must be of.\npub(super) const ARCH: u32 = sys::bpf::{};",
         arch.to_uppercase()
     )?;
-    writeln!(code, "/// What the agent may call.\npub(super) static CONFINE: &[Entry] = &[")?;
+    let mut tables = [String::new(), String::new()];
     for call in list(table, "syscalls")? {
         let (name, number) = (text(call, "name")?, number(&call["nr"])?);
-        text(call, "why").map_err(|_| format!("{name}: every line says why"))?;
         if numbers.insert(name.to_owned(), number).is_some() {
             return Err(format!("{name} is listed twice").into());
         }
         if last.replace(number).is_some_and(|last| last >= number) {
             return Err(format!("{name}: {number} is listed twice or out of order").into());
         }
-        let (clauses, otherwise) = match text(call, "do")? {
-            "allow" => (String::new(), "Action::Allow".to_owned()),
-            "refuse" => (String::new(), action(text(call, "errno")?)?),
-            "check" => (clauses(call)?, action(text(call, "else")?)?),
-            other => return Err(format!("{name}: `{other}` is none of allow, refuse, check").into()),
-        };
-        writeln!(code, "    Entry {{ number: {number}, clauses: &[{clauses}], otherwise: {otherwise} }}, // {name}")?;
+        // Where namespaces may be made inside, some calls have a rule of their own.
+        for (rules, rule) in tables.iter_mut().zip([call, call.get("nested").unwrap_or(call)]) {
+            let (clauses, otherwise) = rule_of(name, rule)?;
+            writeln!(rules, "    Entry {{ number: {number}, clauses: &[{clauses}], otherwise: {otherwise} }}, // {name}")?;
+        }
     }
+    let [confine, nested] = tables;
+    writeln!(code, "/// What the agent may call.\npub(super) static CONFINE: &[Entry] = &[\n{confine}];")?;
+    writeln!(
+        code,
+        "/// What it may call where it may make namespaces.\npub(super) static CONFINE_NESTED: &[Entry] = &[\n{nested}"
+    )?;
     writeln!(code, "];\n/// What is told before it goes on.\npub(super) static NOTIFY: &[Entry] = &[")?;
     let mut entries = BTreeMap::new();
     for call in list(told, "syscalls")? {
@@ -79,10 +82,21 @@ fn code(arch: &str, table: &Value, told: &Value) -> Result<String, Failure> {
     Ok(code)
 }
 
+/// A call's clauses, and what becomes of it where none holds.
+fn rule_of(name: &str, rule: &Value) -> Result<(String, String), Failure> {
+    text(rule, "why").map_err(|_| format!("{name}: every line says why"))?;
+    Ok(match text(rule, "do")? {
+        "allow" => (String::new(), "Action::Allow".to_owned()),
+        "refuse" => (String::new(), action(text(rule, "errno")?)?),
+        "check" => (clauses(rule).map_err(|e| format!("{name}: {e}"))?, action(text(rule, "else")?)?),
+        other => return Err(format!("{name}: `{other}` is none of allow, refuse, check").into()),
+    })
+}
+
 fn clauses(call: &Value) -> Result<String, Failure> {
     let mut code = String::new();
     for clause in list(call, "clauses")? {
-        text(clause, "why").map_err(|_| format!("{}: every clause says why", call["name"]))?;
+        text(clause, "why").map_err(|_| "every clause says why")?;
         let tests = list(clause, "if")?.iter().map(test).collect::<Result<Vec<_>, _>>()?;
         write!(code, "Clause {{ all: &[{}], then: {} }}, ", tests.join(", "), action(text(clause, "then")?)?)?;
     }

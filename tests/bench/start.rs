@@ -54,7 +54,7 @@ fn like_bubblewrap(person: &Sandbox, workspace: &Path) -> Plan {
     let mut root: Vec<Step> = SHOWN.iter().map(|d| bind(Path::new(d), Access::Read, true)).collect();
     root.extend([
         Step::Proc { target: at("/proc") },
-        Step::Dev { target: at("/dev") },
+        Step::Dev { target: at("/dev"), more: Vec::new() },
         Step::Devpts { target: at("/dev/pts") },
         Step::Tmpfs { target: at("/tmp"), mode: 0o1777, size: 1 << 30 },
         Step::Tmpfs { target: Raw::from(person.home()), mode: 0o700, size: 1 << 30 },

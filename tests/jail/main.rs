@@ -8,12 +8,14 @@
 )]
 
 mod control;
+mod devices;
 mod files;
 mod git;
 mod hidden;
 mod keeper;
 mod life;
 mod limits;
+mod nested;
 mod network;
 mod odd_paths;
 mod overlay;

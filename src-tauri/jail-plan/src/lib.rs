@@ -43,6 +43,9 @@ pub struct Plan {
     pub limits: Limits,
     /// The second lock: what Landlock lets the jail write and read.
     pub landlock: Landlock,
+    /// Whether programs inside may make user, pid and network namespaces of their own, as browsers do for their sandbox. The
+    /// report then says that system calls are kept in part only.
+    pub nested: bool,
     /// Whether the command's execs, connections and writes are told through a seccomp listener.
     pub notify: bool,
     /// Guarantees that must be [`Status::Full`], else the start is refused.
@@ -168,6 +171,9 @@ pub enum Step {
     Dev {
         /// Where.
         target: Raw,
+        /// More of the host's, writable under the same name: paths below `/dev` of character devices, or of directories of
+        /// which each character device directly in it is meant. One that is not there refuses the start.
+        more: Vec<Raw>,
     },
     /// The jail's own pseudo-terminals.
     Devpts {
@@ -272,7 +278,10 @@ impl Plan {
         if self.argv.is_empty() || self.argv[0].as_bytes().is_empty() {
             return Err(bad("the plan names no command".into()));
         }
-        let targets = self.root.iter().map(Step::target).chain([&self.cwd]);
+        if let Some(path) = self.root.iter().flat_map(Step::devices).find(|p| !p.as_bytes().starts_with(b"/dev/")) {
+            return Err(bad(format!("`{path}` is asked for as a device and does not lie in /dev")));
+        }
+        let targets = self.root.iter().flat_map(|s| s.devices().iter().chain([s.target()])).chain([&self.cwd]);
         let paths = targets.chain(&self.landlock.writable).chain(&self.landlock.readable);
         for path in paths {
             let b = path.as_bytes();
@@ -293,6 +302,14 @@ impl Plan {
 }
 
 impl Step {
+    /// The devices that it asks for.
+    fn devices(&self) -> &[Raw] {
+        match self {
+            Self::Dev { more, .. } => more,
+            _ => &[],
+        }
+    }
+
     /// Where the step acts, inside the jail.
     pub fn target(&self) -> &Raw {
         match self {
@@ -305,7 +322,7 @@ impl Step {
             | Self::Overlay { target, .. }
             | Self::Tmpfs { target, .. }
             | Self::Proc { target }
-            | Self::Dev { target }
+            | Self::Dev { target, .. }
             | Self::Devpts { target }
             | Self::Decoy { target } => target,
         }

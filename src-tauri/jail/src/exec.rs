@@ -4,7 +4,7 @@ use crate::error::{OrRefuse as _, PLANTED, Step, UNEXPECTED};
 use crate::link::Link;
 use crate::mounts::Mounted;
 use crate::{Context, init, limits, privileges, seccomp, second_lock, terminal};
-use jail_plan::{Answer, Guarantee, Handed, Kind, Raw, Refusal, Say, Stage, Status, Stdio};
+use jail_plan::{Answer, Handed, Kind, Raw, Refusal, Say, Stage, Stdio};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::process::DumpableBehavior;
 use std::convert::Infallible;
@@ -42,8 +42,7 @@ impl Mounted {
         )?;
         let side = sys::clone::fork(0).or_refuse(Stage::Exec, UNEXPECTED, || "forking init and command".into())?;
         // Each for itself: the filter would refuse the fork's own clone3. Init needs no call that it refuses.
-        seccomp::confine()?;
-        context.report.keep(Guarantee::Syscalls, seccomp::HOW.as_str(), Status::Full);
+        seccomp::confine(context.plan.nested, &mut context.report)?;
         context.report.keep(Guarantee::Ends, "own pid namespace, which ends with its init", Status::Full);
         match side {
             Side::Parent { pid, pidfd } => {

@@ -84,14 +84,14 @@ impl Namespaced {
                     attach(&tmpfs(*mode, *size)?, &place.directory(target)?, target)?;
                 }
                 PlanStep::Proc { target } => proc_dev::proc(&place, target)?,
-                PlanStep::Dev { target } => proc_dev::dev(&place, target)?,
+                PlanStep::Dev { target, more } => proc_dev::dev(&place, target, more)?,
                 PlanStep::Devpts { target } => proc_dev::devpts(&place, target)?,
                 PlanStep::Decoy { target } => decoy(&place, target, &mut context)?,
             }
         }
         context.plan.root = steps;
         move_in(&place)?;
-        quotas.close(&context.plan.limits)?;
+        quotas.close(&context.plan.limits, context.plan.nested)?;
         let bounded = "quotas of the user namespace, resource limits, and calls that the filter refuses";
         context.report.keep(Guarantee::Quotas, bounded, quotas::status(context.plan.identity.mapped.is_some()));
         for (guarantee, how) in [

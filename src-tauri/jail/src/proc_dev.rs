@@ -8,6 +8,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use sys::mount::{Attributes, Reach};
 
 /// Settings of the machine: readable, never writable.
@@ -64,7 +65,7 @@ pub(crate) fn proc(place: &Place, target: &Raw) -> Step<()> {
 }
 
 /// A directory with device nodes of the host's and a private `shm`, otherwise unchangeable.
-pub(crate) fn dev(place: &Place, target: &Raw) -> Step<()> {
+pub(crate) fn dev(place: &Place, target: &Raw, more: &[Raw]) -> Step<()> {
     let dev = tmpfs(0o755, 64 << 10)?;
     attach(&dev, &place.directory(target)?, target)?;
     for name in NODES {
@@ -72,6 +73,14 @@ pub(crate) fn dev(place: &Place, target: &Raw) -> Step<()> {
         let mount = clone_mount(&node(name)?, Attributes::default())
             .or_refuse(Stage::Mounts, UNEXPECTED, || format!("showing `{path}`"))?;
         attach(&mount, &place.file(&path)?, &path)?;
+    }
+    for wanted in more {
+        for (path, node) in devices(wanted)? {
+            let mount =
+                clone_mount(&node, Attributes::default()).or_refuse(Stage::Mounts, UNEXPECTED, || format!("showing `{path}`"))?;
+            let at = Raw::from([target.as_bytes(), &path.as_bytes()[DEV.len()..]].concat());
+            attach(&mount, &place.file(&at)?, &at)?;
+        }
     }
     let links = [
         ("fd", "/proc/self/fd"),
@@ -102,6 +111,43 @@ pub(crate) fn devpts(place: &Place, target: &Raw) -> Step<()> {
         file_system("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOEXEC)
             .or_refuse(Stage::Mounts, UNEXPECTED, || "making terminals of its own".into())?;
     attach(&mount, &place.directory(target)?, target)
+}
+
+const DEV: &str = "/dev";
+
+/// The character devices that a path of the host's `/dev` names: itself, or those directly in it.
+fn devices(wanted: &Raw) -> Step<Vec<(Raw, OwnedFd)>> {
+    let what = || format!("handing in `{wanted}`");
+    let hint =
+        "look at `files.devices` of the policy: it names character devices below /dev that are there, never through a symlink";
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let root = rustix::fs::openat(CWD, DEV, flags, Mode::empty()).or_refuse(Stage::Mounts, UNEXPECTED, what)?;
+    let name = std::ffi::OsStr::from_bytes(wanted.as_bytes().get(DEV.len() + 1..).unwrap_or_default());
+    let found = rustix::fs::openat2(&root, name, flags, Mode::empty(), resolve).or_refuse(Stage::Mounts, hint, what)?;
+    let mut all = Vec::new();
+    match crate::place::kind(&found)? {
+        FileType::CharacterDevice => all.push((wanted.clone(), found)),
+        FileType::Directory => {
+            let listed = rustix::fs::openat(&found, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .and_then(rustix::fs::Dir::new)
+                .or_refuse(Stage::Mounts, hint, what)?;
+            for entry in listed {
+                let entry = entry.or_refuse(Stage::Mounts, UNEXPECTED, what)?;
+                let name = entry.file_name();
+                if entry.file_type() == FileType::CharacterDevice {
+                    let node = rustix::fs::openat2(&found, name, flags, Mode::empty(), resolve);
+                    let node = node.or_refuse(Stage::Mounts, hint, what)?;
+                    if crate::place::kind(&node)? == FileType::CharacterDevice {
+                        all.push((Raw::from([wanted.as_bytes(), b"/", name.to_bytes()].concat()), node));
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+    let some = if all.is_empty() { Err("there is no character device") } else { Ok(all) };
+    some.or_refuse(Stage::Mounts, hint, what)
 }
 
 /// A device node of the host's, which must be one.

@@ -5,8 +5,11 @@ use jail_plan::{Limits, Stage, Status};
 use rustix::fs::{CWD, Mode, OFlags};
 use std::os::fd::OwnedFd;
 
-/// No namespace can be made inside: each one hands out capabilities over kernel code that is otherwise closed.
-const NAMESPACES: [&str; 8] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
+/// No namespace can be made inside: each one hands out capabilities over kernel code that is otherwise closed. Beside each
+/// kind, how many there may be where the plan lets programs build sandboxes of their own: a browser makes one user and one
+/// network namespace, and a pid namespace for each of its processes.
+const NAMESPACES: [(&str, u32); 8] =
+    [("user", 32), ("mnt", 0), ("pid", 256), ("net", 32), ("ipc", 0), ("uts", 0), ("cgroup", 0), ("time", 0)];
 
 /// The quotas of the caller's own user namespace, held from before the new root: there they are read-only.
 pub(crate) struct Quotas(OwnedFd);
@@ -20,9 +23,9 @@ impl Quotas {
     }
 
     /// Closes them, for good. Not before the new root stands: each mount in the making counts as a mount namespace.
-    pub(crate) fn close(self, limits: &Limits) -> Step<()> {
-        for kind in NAMESPACES {
-            self.set(&format!("max_{kind}_namespaces"), 0)?;
+    pub(crate) fn close(self, limits: &Limits, nested: bool) -> Step<()> {
+        for (kind, most) in NAMESPACES {
+            self.set(&format!("max_{kind}_namespaces"), if nested { most } else { 0 })?;
         }
         self.set("max_inotify_instances", limits.inotify_instances)?;
         self.set("max_inotify_watches", limits.inotify_watches)

@@ -21,16 +21,24 @@ use x86_64 as table;
 
 const HINT: &str = "the kernel needs CONFIG_SECCOMP_FILTER (and Linux 5.19 for events)";
 const ENOSYS: u16 = 38;
+const NESTED: &str = "`jail.nested` lets programs make user, pid and network namespaces of their own, in which they have \
+     capabilities over kernel code that is otherwise closed; mounts, files and the way out stay as they are";
 
 /// The filter in words.
-pub(crate) static HOW: LazyLock<String> =
+static HOW: LazyLock<String> =
     LazyLock::new(|| format!("seccomp: {} calls listed, others are unknown", table::CONFINE.len()));
 
 /// What may be called at all.
-pub(crate) fn confine() -> Step<()> {
-    let program = Program::assemble(&Table { arch: table::ARCH, entries: table::CONFINE, unlisted: Action::Errno(ENOSYS) })
-        .or_refuse(Stage::Seccomp, UNEXPECTED, || "assembling the filter".into())?;
-    sys::seccomp::install(&program).or_refuse(Stage::Seccomp, HINT, || "installing the filter".into())
+pub(crate) fn confine(nested: bool, report: &mut Report) -> Step<()> {
+    let entries = if nested { table::CONFINE_NESTED } else { table::CONFINE };
+    let program = Program::assemble(&Table { arch: table::ARCH, entries, unlisted: Action::Errno(ENOSYS) }).or_refuse(
+        Stage::Seccomp,
+        UNEXPECTED,
+        || "assembling the filter".into(),
+    )?;
+    sys::seccomp::install(&program).or_refuse(Stage::Seccomp, HINT, || "installing the filter".into())?;
+    report.keep(Guarantee::Syscalls, HOW.as_str(), if nested { Status::partial(NESTED) } else { Status::Full });
+    Ok(())
 }
 
 /// What is told: from here on such calls wait for the listener's owner, so this comes last. Where the machine gives no

@@ -54,6 +54,19 @@ pub fn show(policy: &Policy) -> Vec<String> {
     let list = |items: Vec<String>| if items.is_empty() { "nothing".to_owned() } else { items.join(", ") };
     out.push(format!("Can also read: {}.", list(f.read.iter().map(ToString::to_string).collect())));
     out.push(format!("Can also WRITE: {}.", list(f.write.iter().map(ToString::to_string).collect())));
+    if !f.devices.is_empty() {
+        let nodes = list(f.devices.iter().map(ToString::to_string).collect());
+        out.push(format!("DEVICES handed in, read-write: {nodes}. Their drivers are kernel code that no other jail reaches."));
+    }
+    if policy.nested {
+        out.push(
+            "NAMESPACES may be made inside, as browsers do for their own sandbox (jail.nested): the promise on system calls is \
+             kept in part only."
+                .into(),
+        );
+    } else {
+        out.push("A browser's own sandbox can't start; `[jail] nested = true` in a policy of yours lets it.".into());
+    }
     out.push(format!(
         "Not there: your home and all in it but the tools; named: {}. A touch of ~/.ssh is told; of the others not yet.",
         list(f.hide.iter().map(|h| h.path.to_string()).collect())

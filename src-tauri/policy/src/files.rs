@@ -30,7 +30,7 @@ pub(crate) fn files(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -
         out.read = paths(&mut t, notes, "read");
         out.write = paths(&mut t, notes, "write");
         out.carry = patterns(&mut t, notes, "carry", false);
-        devices(&mut t, notes);
+        out.devices = devices(&mut t, notes);
     }
     out.hide = hide(&mut t, notes);
     out.mask = patterns(&mut t, notes, "mask", whose == Whose::Person);
@@ -135,14 +135,14 @@ fn patterns(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str, excepti
     out
 }
 
-fn devices(t: &mut Table<'_>, notes: &mut Notes<'_>) {
-    let Some(list) = t.texts(notes, "devices") else { return };
-    for d in &list.value {
-        if !d.value.starts_with("/dev/") || HostPath::parse(&d.value).is_err() {
-            notes.problem(&d.span, format!("{} is no device", quote(&d.value)), "as in \"/dev/dri\"");
+fn devices(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<HostPath> {
+    let mut out: Vec<HostPath> = Vec::new();
+    for At { value, span } in t.texts(notes, "devices").map(|l| l.value).unwrap_or_default() {
+        match HostPath::parse(&value).and_then(|p| p.device().map_or(Ok(p), Err)) {
+            Ok(path) if out.contains(&path) => notes.problem(&span, format!("{path} is in `files.devices` twice"), ""),
+            Ok(path) => out.push(path),
+            Err(why) => notes.problem(&span, format!("{} can't be handed in: {why}", quote(&value)), "as in \"/dev/dri\""),
         }
     }
-    if !list.value.is_empty() {
-        notes.not_yet(&list.span, "files.devices", "no device is handed in yet");
-    }
+    out
 }

@@ -168,6 +168,24 @@ impl HostPath {
         }
     }
 
+    /// Why this can't be handed in as a device: only such are that compute, show, record, or lead to a board on the desk.
+    pub(crate) fn device(&self) -> Option<&'static str> {
+        const WHOLE: [&str; 6] = ["dri", "accel", "kfd", "kvm", "snd", "dma_heap"];
+        const NUMBERED: [&str; 6] = ["nvidia", "mali", "video", "media", "ttyUSB", "ttyACM"];
+        let parts: Vec<&str> = self.parts.iter().map(String::as_str).collect();
+        match parts.as_slice() {
+            ["dev", name, ..] if !self.home => {
+                let known = WHOLE.contains(name) || NUMBERED.iter().any(|n| name.starts_with(n));
+                (!known).then_some(
+                    "the kinds known here are /dev/dri, accel, kfd, nvidia*, mali*, kvm, dma_heap, video*, media*, snd, ttyUSB* and \
+                     ttyACM*; others reach the machine's memory, disks, terminals, keys or input",
+                )
+            }
+            ["dev"] if !self.home => Some("those are all devices of the machine; name one"),
+            _ => Some("it is no device: devices lie in /dev"),
+        }
+    }
+
     /// Whether this and `path` are the same or one lies inside the other, for a person whose home is `home`.
     pub(crate) fn touches(&self, path: &Path, home: &Path) -> bool {
         let own = self.under(home);
@@ -268,6 +286,39 @@ mod tests {
             assert!(p(bad).closed().is_some(), "{bad}");
         }
         assert_eq!((p("~/.cargo/bin").closed(), p("~/.claude/local").closed()), (None, None));
+    }
+
+    #[test]
+    fn p6_only_devices_that_reach_nothing_else_are_handed_in() {
+        for good in ["/dev/dri", "/dev/dri/renderD128", "/dev/nvidia0", "/dev/nvidia-uvm", "/dev/kfd", "/dev/kvm", "/dev/video2"]
+        {
+            assert_eq!(p(good).device(), None, "{good}");
+        }
+        for bad in [
+            "/dev",
+            "/dev/mem",
+            "/dev/kmsg",
+            "/dev/sda",
+            "/dev/nvme0",
+            "/dev/sg0",
+            "/dev/input/event3",
+            "/dev/uinput",
+            "/dev/hidraw0",
+            "/dev/tty1",
+            "/dev/ttyS0",
+            "/dev/pts",
+            "/dev/ptmx",
+            "/dev/tpm0",
+            "/dev/fuse",
+            "/dev/net/tun",
+            "/dev/shm",
+            "/dev/bus/usb",
+            "~/dev/dri",
+            "/srv/dev/dri",
+            "/",
+        ] {
+            assert!(p(bad).device().is_some(), "{bad}");
+        }
     }
 
     #[test]

@@ -92,14 +92,13 @@ pub(crate) fn env(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> 
 /// Reads the sections that have no effect yet.
 pub(crate) fn later(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) {
     if whose == Whose::Repository {
-        for key in ["accept", "jail", "events", "credential", "service", "verify"] {
+        for key in ["accept", "events", "credential", "service", "verify"] {
             if let Some(v) = root.value(key) {
                 only_person(notes, &v.span, key);
             }
         }
     } else {
         accept(root, notes);
-        jail(root, notes);
         events(root, notes);
         credentials(root, notes);
         services(root, notes);
@@ -119,12 +118,18 @@ fn accept(root: &mut Table<'_>, notes: &mut Notes<'_>) {
     }
 }
 
-fn jail(root: &mut Table<'_>, notes: &mut Notes<'_>) {
-    let Some(mut t) = root.table(notes, "jail") else { return };
-    if let Some(f) = t.flag(notes, "nested").filter(|f| f.value) {
-        notes.not_yet(&f.span, "jail.nested", "user namespaces stay closed inside");
+/// Reads `[jail]`: whether namespaces may be made inside, which only the person's own file may say.
+pub(crate) fn jail(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> bool {
+    if whose == Whose::Repository {
+        if let Some(v) = root.value("jail") {
+            only_person(notes, &v.span, "jail");
+        }
+        return false;
     }
+    let Some(mut t) = root.table(notes, "jail") else { return false };
+    let nested = t.flag(notes, "nested").is_some_and(|f| f.value);
     t.end(notes);
+    nested
 }
 
 fn events(root: &mut Table<'_>, notes: &mut Notes<'_>) {

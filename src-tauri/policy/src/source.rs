@@ -23,6 +23,8 @@ pub struct Policy {
     pub env: Env,
     /// Files of the host.
     pub files: Files,
+    /// Whether programs inside may make user namespaces of their own, as browsers do for their sandbox.
+    pub nested: bool,
     /// Bounds of a run.
     pub limits: Limits,
     /// The person's rules, then the repository's; the strictest answer counts.
@@ -62,6 +64,8 @@ pub struct Files {
     pub read: Vec<HostPath>,
     /// More host paths, read-write.
     pub write: Vec<HostPath>,
+    /// Device nodes under `/dev`, or directories of them, handed in read-write.
+    pub devices: Vec<HostPath>,
     /// Places that are not there; a touch of `~/.ssh` is told.
     pub hide: Vec<Hidden>,
 }
@@ -166,6 +170,7 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
     let env = sections::env(&mut root, &mut notes, whose);
     let files = files::files(&mut root, &mut notes, whose);
     let networks = network::network(&mut root, &mut notes, name, whose);
+    let nested = sections::jail(&mut root, &mut notes, whose);
     let limits = limits::limits(&mut root, &mut notes, whose);
     sections::later(&mut root, &mut notes, whose);
     root.end(&mut notes);
@@ -177,7 +182,7 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
     }
     later.sort_by_key(|l| l.line);
     let name = own.map_or_else(|| name.to_owned(), |n| n.value);
-    Ok(Policy { name, env, files, limits, networks: networks.into_iter().collect(), later })
+    Ok(Policy { name, env, files, nested, limits, networks: networks.into_iter().collect(), later })
 }
 
 /// The TOML tree, or every place where it is no TOML.

@@ -19,6 +19,8 @@ pub struct Grants {
     pub read: Vec<PathBuf>,
     /// More host paths shown writable at their own place.
     pub write: Vec<PathBuf>,
+    /// Character devices below `/dev`, or directories of them, handed in read-write.
+    pub devices: Vec<PathBuf>,
     /// Host paths that stay hidden even where `read`, `write` or a system directory would show them.
     pub hide: Vec<PathBuf>,
     /// Environment of the command, on top of what every jail has (`HOME`, `PATH`, `TMPDIR`, …).
@@ -35,6 +37,8 @@ pub struct Grants {
     pub tools: bool,
     /// Caches of the person's tools, each under a layer of the task's own.
     pub caches: Vec<Layered>,
+    /// Whether programs inside may make namespaces of their own.
+    pub nested: bool,
     /// Guarantees whose loss the person's policy accepts by name.
     pub accept: Vec<Guarantee>,
 }
@@ -58,6 +62,7 @@ impl Default for Grants {
         Self {
             read: Vec::new(),
             write: Vec::new(),
+            devices: Vec::new(),
             hide: Vec::new(),
             env: Vec::new(),
             processes: 1024,
@@ -66,6 +71,7 @@ impl Default for Grants {
             network: false,
             tools: false,
             caches: Vec::new(),
+            nested: false,
             accept: Vec::new(),
         }
     }
@@ -111,7 +117,7 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
 
     let mut root = etc::system();
     root.extend(etc::etc(identity, &home, &spec.hostname));
-    root.extend(etc::machine(identity.uid));
+    root.extend(etc::machine(identity.uid, &grants.devices));
     root.extend(shown);
     // The agent finds its own git directory whatever it does to this file: it can't be written, moved or removed.
     root.push(Step::Cover { target: below(&workspace, b".git"), contents: Raw::from(format!("gitdir: {GIT}\n")) });
@@ -134,8 +140,13 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
             writable: writable.chain(grants.write.iter().map(|p| Raw::from(p.as_path()))).collect(),
             readable: vec![Raw::from("/")],
         },
+        nested: grants.nested,
         notify: true,
-        require: Guarantee::REQUIRED.into_iter().filter(|g| !grants.accept.contains(g)).collect(),
+        // Asking for namespaces inside is itself the word that accepts what they cost.
+        require: Guarantee::REQUIRED
+            .into_iter()
+            .filter(|g| !grants.accept.contains(g) && !(grants.nested && *g == Guarantee::Syscalls))
+            .collect(),
         argv: spec.argv.iter().map(|a| Raw::from(a.as_str())).collect(),
         env: env::environment(spec, grants, &path),
         cwd: workspace,
@@ -149,7 +160,7 @@ pub fn keeper(job: &Job, warden_program: &Path) -> Plan {
     let at = |place: &str| Raw::from(place);
     let mut root = etc::system();
     root.extend(etc::etc(identity, &at("/tmp"), "keeper"));
-    root.extend(etc::machine(identity.uid));
+    root.extend(etc::machine(identity.uid, &[]));
     let tree = if job.write_tree { Access::Write } else { Access::Read };
     root.extend([
         bind(Raw::from(job.tree.as_path()), at(inside::TREE), tree),
@@ -190,6 +201,7 @@ fn empty(identity: Identity) -> Plan {
         stdio: Stdio::Inherit,
         limits: limits(0, 0),
         landlock: Landlock::default(),
+        nested: false,
         notify: false,
         require: Vec::new(),
         argv: Vec::new(),

@@ -2,20 +2,21 @@
 
 use jail_plan::{Access, Identity, Raw, Step};
 use std::fs::FileType;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where names are asked; the way out answers there, whichever server a program asks.
 const RESOLVER: &str = "198.18.0.1";
 
 /// Entries of `/etc` that hold settings of programs and nothing of the person or the machine. A host entry would go past
 /// the check of names, accounts would name the machine's users: `hosts`, `resolv.conf`, `passwd` and `group` are not here.
-const SHOWN: [&str; 40] = [
+const SHOWN: [&str; 41] = [
     "alternatives",
     "bash.bashrc",
     "bash_completion.d",
     "bashrc",
     "ca-certificates",
     "ca-certificates.conf",
+    "chromium.d",
     "crypto-policies",
     "debian_version",
     "fedora-release",
@@ -107,11 +108,11 @@ pub(crate) fn etc(identity: Identity, home: &Raw, hostname: &str) -> Vec<Step> {
 }
 
 /// The kernel's interfaces and scratch space, the same in every jail.
-pub(crate) fn machine(uid: u32) -> Vec<Step> {
+pub(crate) fn machine(uid: u32, devices: &[PathBuf]) -> Vec<Step> {
     let at = Raw::from;
     vec![
         Step::Proc { target: at("/proc") },
-        Step::Dev { target: at("/dev") },
+        Step::Dev { target: at("/dev"), more: devices.iter().map(|d| Raw::from(d.as_path())).collect() },
         Step::Devpts { target: at("/dev/pts") },
         Step::Bind {
             source: at("/sys/devices/system/cpu"),

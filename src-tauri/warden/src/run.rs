@@ -115,6 +115,7 @@ fn grants(spec: &RunSpec, policy: &Policy) -> Grants {
     Grants {
         read: policy.files.read.iter().map(|p| p.under(&spec.home)).collect(),
         write: policy.files.write.iter().map(|p| p.under(&spec.home)).collect(),
+        devices: policy.files.devices.iter().map(|p| p.under(&spec.home)).collect(),
         hide: policy.files.hide.iter().map(|h| h.path.under(&spec.home)).collect(),
         env,
         processes: policy.limits.processes,
@@ -122,6 +123,7 @@ fn grants(spec: &RunSpec, policy: &Policy) -> Grants {
         disk: Some(policy.limits.disk),
         network: true,
         tools: policy.files.tools == policy::Tools::Auto,
+        nested: policy.nested,
         ..Grants::default()
     }
 }

@@ -12,6 +12,11 @@ use sys::bpf::{Action, Entry, Program, Table};
 /// Of each architecture: its name, `AUDIT_ARCH_*`, and the tables that `build.rs` made.
 const COMPILED: [(&str, u32, &[Entry], &[Entry]); 2] =
     [("x86_64", x86_64::ARCH, x86_64::CONFINE, x86_64::NOTIFY), ("aarch64", aarch64::ARCH, aarch64::CONFINE, aarch64::NOTIFY)];
+/// As [`COMPILED`], where namespaces may be made inside.
+const NESTED: [(&str, u32, &[Entry], &[Entry]); 2] = [
+    ("x86_64", x86_64::ARCH, x86_64::CONFINE_NESTED, x86_64::NOTIFY),
+    ("aarch64", aarch64::ARCH, aarch64::CONFINE_NESTED, aarch64::NOTIFY),
+];
 
 fn confine(arch: u32, entries: &[Entry]) -> Program {
     Program::assemble(&Table { arch, entries, unlisted: Action::Errno(ENOSYS) }).unwrap()
@@ -51,7 +56,8 @@ fn every_call_of_the_kernel_is_listed_and_no_other() {
 #[test]
 fn what_is_compiled_decides_as_the_list_says() {
     let mut tried = 0;
-    for (lists, (arch, audit, entries, _)) in Lists::both().iter().zip(COMPILED) {
+    let nested = Lists::both().map(Lists::nested);
+    for (lists, (arch, audit, entries, _)) in Lists::both().iter().chain(&nested).zip(COMPILED.into_iter().chain(NESTED)) {
         assert_eq!(lists.arch, arch);
         let program = confine(audit, entries);
         let listed: BTreeMap<u32, &Call> = lists.calls.iter().map(|call| (call.number, call)).collect();
@@ -169,6 +175,51 @@ fn calls_that_matter_are_decided_as_written_by_hand_on_both() {
             let (value, _) = program.run(audit, number, args.map(u64::from)).unwrap();
             assert_eq!(value, want.value(), "{arch}: {name} with {args:x?}");
         }
+    }
+}
+
+/// As [`BY_HAND`], where namespaces may be made inside.
+const BY_HAND_NESTED: &[(&str, [u32; 6], u16)] = &[
+    // NEWUSER with NEWPID and NEWNET, as a browser makes them.
+    ("clone", [0x7000_0011, 0, 0, 0, 0, 0], 0),
+    ("clone", [0x1002_0011, 0, 0, 0, 0, 0], 1),
+    ("clone", [0x1800_0011, 0, 0, 0, 0, 0], 1),
+    ("clone", [0x1400_0011, 0, 0, 0, 0, 0], 1),
+    ("clone", [0x1200_0011, 0, 0, 0, 0, 0], 1),
+    ("clone", [0x1000_0091, 0, 0, 0, 0, 0], 1),
+    ("clone3", [0; 6], ENOSYS),
+    ("unshare", [0x7000_0000, 0, 0, 0, 0, 0], 0),
+    ("unshare", [0x1002_0000, 0, 0, 0, 0, 0], 1),
+    ("setns", [0; 6], 1),
+    ("chroot", [0; 6], 0),
+    ("mount", [0; 6], 1),
+    ("umount2", [0; 6], 1),
+    ("pivot_root", [0; 6], 1),
+    ("open_tree", [0; 6], 1),
+    ("move_mount", [0; 6], 1),
+    ("fsopen", [0; 6], 1),
+    ("fsmount", [0; 6], 1),
+    ("mount_setattr", [0; 6], 1),
+    ("socket", [16, 3, 12, 0, 0, 0], 97),
+    ("socket", [17, 3, 0x0300, 0, 0, 0], 97),
+    ("bpf", [0; 6], 1),
+];
+
+#[test]
+fn p6_nested_opens_three_calls_and_no_mount() {
+    for (lists, ((arch, audit, entries, _), (_, _, usual, _))) in Lists::both().iter().zip(NESTED.into_iter().zip(COMPILED)) {
+        let program = confine(audit, entries);
+        for (name, args, error) in BY_HAND_NESTED {
+            let number = lists.call(name).unwrap_or_else(|| panic!("{arch} has {name}")).number;
+            let want = if *error == 0 { Action::Allow } else { Action::Errno(*error) };
+            let (value, _) = program.run(audit, number, args.map(u64::from)).unwrap();
+            assert_eq!(value, want.value(), "{arch}: {name} with {args:x?}");
+        }
+        let differ = usual.iter().zip(entries).filter(|(a, b)| a != b).map(|(a, _)| a.number);
+        let name = |number| lists.calls.iter().find(|call| call.number == number).unwrap().name.as_str();
+        let mut differ: Vec<&str> = differ.map(name).collect();
+        differ.sort_unstable();
+        assert_eq!(differ, ["chroot", "clone", "unshare"], "{arch}");
     }
 }
 

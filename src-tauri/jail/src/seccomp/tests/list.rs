@@ -46,6 +46,16 @@ impl Lists {
         Lists { arch, kernel: list["kernel"].as_str().unwrap().to_owned(), calls, told: told.collect() }
     }
 
+    /// The same lists where namespaces may be made inside.
+    pub(super) fn nested(mut self) -> Lists {
+        for call in &mut self.calls {
+            if let Some(rule) = call.line.get("nested").cloned() {
+                call.line = rule;
+            }
+        }
+        self
+    }
+
     pub(super) fn call(&self, name: &str) -> Option<&Call> {
         self.calls.iter().find(|call| call.name == name)
     }
