@@ -58,6 +58,7 @@ impl Task {
             argv: vec!["/bin/true".into()],
             env: Vec::new(),
             host_env: Vec::new(),
+            tool_env: Vec::new(),
             tools: Vec::new(),
             caches: Vec::new(),
             stdio: model::run::Stdio::Pipes,

@@ -62,6 +62,7 @@ fn like_bubblewrap(person: &Sandbox, workspace: &Path) -> Plan {
     ]);
     let (uid, gid) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
     Plan {
+        nested: false,
         version: jail_plan::VERSION,
         hostname: "jail".into(),
         identity: Identity { uid, gid, mapped: None },

@@ -83,6 +83,7 @@ impl Inside {
             argv: ["/bin/bash", "-c", script].map(str::to_owned).to_vec(),
             env: vec![],
             host_env: vec![],
+            tool_env: vec![],
             tools: vec![],
             caches: Vec::new(),
             stdio: Stdio::Pipes,

@@ -32,6 +32,7 @@ pub(crate) struct Room {
     pub(crate) history: Vec<PathBuf>,
     pub(crate) stdio: Stdio,
     pub(crate) host_env: Vec<(String, String)>,
+    pub(crate) tool_env: Vec<(String, String)>,
 }
 
 /// How a command in a jail went.
@@ -103,6 +104,7 @@ impl Room {
             history: vec![],
             stdio: Stdio::Pipes,
             host_env: vec![],
+            tool_env: vec![],
         }
     }
 
@@ -120,6 +122,7 @@ impl Room {
             argv: argv.iter().map(|a| (*a).to_owned()).collect(),
             env: vec![],
             host_env: self.host_env.clone(),
+            tool_env: self.tool_env.clone(),
             tools: self.tools.clone(),
             caches: Vec::new(),
             stdio: self.stdio,

@@ -80,6 +80,7 @@ export function ordinaryUser(top, built, twice) {
     SHELL: '/bin/bash',
     XDG_RUNTIME_DIR: join(home, '.run'),
     ...(process.env.CI && { CI: process.env.CI }),
+    ...lend(copy),
     ...Object.fromEntries(Object.entries(process.env).filter(([key]) => /^(npm_config_|AIRLOCK_TEST_)/i.test(key))),
   }
   return {
@@ -92,6 +93,37 @@ export function ordinaryUser(top, built, twice) {
       rmSync(copy, { recursive: true, force: true })
     },
   }
+}
+
+/**
+ * Toolchains that lie in a home which is closed to that user, by hard links: nothing is copied where both are on one file system.
+ * @returns {object} where they are, as tests read it
+ */
+function lend(copy) {
+  const lent = {}
+  const link = (from, to) => {
+    mkdirSync(dirname(to), { recursive: true })
+    if (quiet('cp', '--archive', '--link', from, to).status !== 0) {
+      rmSync(to, { recursive: true, force: true })
+      quiet('cp', '--archive', '--reflink=auto', from, to)
+    }
+  }
+  const rust = quiet('rustc', '--print', 'sysroot').stdout?.trim()
+  if (rust) {
+    for (const part of ['bin', 'lib']) link(join(rust, part), join(copy, 'rustup/toolchains/lent', part))
+    lent.AIRLOCK_TEST_RUSTUP = join(copy, 'rustup')
+  }
+  const pyenv = quiet('pyenv', 'root').stdout?.trim()
+  const version = quiet('pyenv', 'version-name').stdout?.trim()
+  if (pyenv && version && existsSync(join(pyenv, 'versions', version))) {
+    const to = join(copy, 'pyenv')
+    for (const part of ['bin', 'libexec', 'pyenv.d', join('versions', version)]) if (existsSync(join(pyenv, part))) link(join(pyenv, part), join(to, part))
+    writeFileSync(join(to, 'version'), `${version}\n`)
+    // Shims name the root that they were made for.
+    spawnSync(join(to, 'bin/pyenv'), ['rehash'], { env: { ...process.env, PYENV_ROOT: to } })
+    lent.AIRLOCK_TEST_PYENV = to
+  }
+  return lent
 }
 
 /** A hard link where that works: the programs of a debug build are large. */

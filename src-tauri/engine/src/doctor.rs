@@ -88,6 +88,7 @@ impl Engine {
                 argv: vec!["/bin/true".into()],
                 env: Vec::new(),
                 host_env: Vec::new(),
+                tool_env: Vec::new(),
                 tools: Vec::new(),
                 caches: Vec::new(),
                 stdio: Stdio::Terminal { cols: 80, rows: 24 },

@@ -57,6 +57,7 @@ impl Engine {
             workspace: repo.path.clone(),
             home: self.host.home.clone(),
             history,
+            tool_env: self.tool_env(),
             host_env: self.passed(&in_force, kit.as_ref()),
             policy: in_force.text,
             argv: argv.clone(),
@@ -107,6 +108,11 @@ impl Engine {
             tracing::debug!(%step, "refusal not recorded as a step");
         }
         Err(refused)
+    }
+
+    /// Where the person's tools are, by their environment.
+    fn tool_env(&self) -> Vec<(String, String)> {
+        supervise::tool_variables().filter_map(|k| Some((k.to_owned(), self.host.var(k)?.to_owned()))).collect()
     }
 
     fn passed(&self, in_force: &policy_file::InForce, kit: Option<&crate::kits::Kit>) -> Vec<(String, String)> {

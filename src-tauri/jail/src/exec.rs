@@ -4,7 +4,7 @@ use crate::error::{OrRefuse as _, PLANTED, Step, UNEXPECTED};
 use crate::link::Link;
 use crate::mounts::Mounted;
 use crate::{Context, init, limits, privileges, seccomp, second_lock, terminal};
-use jail_plan::{Answer, Handed, Kind, Raw, Refusal, Say, Stage, Stdio};
+use jail_plan::{Answer, Guarantee, Handed, Kind, Raw, Refusal, Say, Stage, Status, Stdio};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::process::DumpableBehavior;
 use std::convert::Infallible;

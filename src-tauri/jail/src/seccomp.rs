@@ -25,8 +25,7 @@ const NESTED: &str = "`jail.nested` lets programs make user, pid and network nam
      capabilities over kernel code that is otherwise closed; mounts, files and the way out stay as they are";
 
 /// The filter in words.
-static HOW: LazyLock<String> =
-    LazyLock::new(|| format!("seccomp: {} calls listed, others are unknown", table::CONFINE.len()));
+static HOW: LazyLock<String> = LazyLock::new(|| format!("seccomp: {} calls listed, others are unknown", table::CONFINE.len()));
 
 /// What may be called at all.
 pub(crate) fn confine(nested: bool, report: &mut Report) -> Step<()> {

@@ -35,6 +35,8 @@ pub struct RunSpec {
     pub env: Vec<(String, String)>,
     /// Host environment that `env.pass` picks from.
     pub host_env: Vec<(String, String)>,
+    /// The person's `PATH` and the variables that say where tools are (see `supervise::tool_variables`); none of them is passed in as it is.
+    pub tool_env: Vec<(String, String)>,
     /// More host paths shown read-only at the same place, for the agent's own install (subpaths of the home).
     #[serde(with = "crate::path::texts")]
     pub tools: Vec<PathBuf>,

@@ -27,7 +27,7 @@ pub use kit::{Form, Kit, Program, kit, kits};
 pub use layer::{Narrowing, layer, load, parse_repository};
 pub use limits::{Limit, Limits};
 pub use network::{Network, Ports, Rule};
-pub use place::HostPath;
+pub use place::{HostPath, holds_credentials};
 pub use preset::{preset, presets};
 pub use problem::Problem;
 pub use source::{Env, Files, Hidden, NotInForce, Policy, Tools, parse};

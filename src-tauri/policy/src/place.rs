@@ -35,6 +35,12 @@ const CREDENTIALS: [&[&str]; 27] = [
     &[".terraform.d"],
 ];
 
+/// Whether a path below a home is, holds or lies in a place where programs keep credentials.
+pub fn holds_credentials(below_home: &Path) -> bool {
+    let parts: Vec<&str> = below_home.components().filter_map(|c| c.as_os_str().to_str()).collect();
+    CREDENTIALS.iter().any(|c| parts.starts_with(c) || c.starts_with(&parts))
+}
+
 /// A path of the host: absolute, or under the person's home (`~/…`); no `.`, `..`, empty component, glob or character that hides.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPath {

@@ -1,7 +1,8 @@
 //! From what a run is granted to the plan of its jail. Pure but for looking at which system directories and tools exist,
 //! and where granted places really are.
 
-use crate::{etc, tools};
+use crate::etc;
+use crate::tools::{self, Shown};
 use jail_plan::{Access, Guarantee, Identity, Landlock, Limits, Mapped, Net, Plan, Raw, Stdio, Step};
 use model::keeper::{Job, inside};
 use model::run::RunSpec;
@@ -99,12 +100,13 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
     // Whatever is shown goes up from the root down: a place below another must be mounted after it.
     let mut shown =
         vec![write(spec.dir.home(), &home), write(spec.dir.tree(), &workspace), write(spec.dir.git(), &Raw::from(GIT))];
-    let (mut tool_steps, mut path) = if grants.tools { tools::of_home(&spec.home) } else { (Vec::new(), Vec::new()) };
+    let Shown { steps: mut tool_steps, path: mut programs, env: of_tools } =
+        if grants.tools { tools::of_home(spec, &grants.hide) } else { Shown::default() };
     for tool in spec.tools.iter().chain(outside_system(&spec.git_program)) {
         tool_steps.push(tools::show(tool, Access::Read));
-        path.push(if tool.is_dir() { tool.join("bin") } else { tool.parent().unwrap_or(tool).to_owned() });
+        programs.push(if tool.is_dir() { tool.join("bin") } else { tool.parent().unwrap_or(tool).to_owned() });
     }
-    path.splice(0..0, env::chosen_by_person(spec, &tool_steps));
+    let path = env::search_path(spec, &tool_steps, &programs);
     shown.extend(tool_steps);
     shown.extend(grants.read.iter().map(|p| tools::show(p, Access::Read)));
     shown.extend(grants.write.iter().map(|p| tools::show(p, Access::Write)));
@@ -145,10 +147,10 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
         // Asking for namespaces inside is itself the word that accepts what they cost.
         require: Guarantee::REQUIRED
             .into_iter()
-            .filter(|g| !grants.accept.contains(g) && !(grants.nested && *g == Guarantee::Syscalls))
+            .filter(|g| !(grants.accept.contains(g) || grants.nested && *g == Guarantee::Syscalls))
             .collect(),
         argv: spec.argv.iter().map(|a| Raw::from(a.as_str())).collect(),
-        env: env::environment(spec, grants, &path),
+        env: env::environment(spec, grants, &path, &of_tools),
         cwd: workspace,
         ..empty(identity)
     })

@@ -20,3 +20,4 @@ pub mod watch;
 pub mod who;
 
 pub use spawn::{Ended, Jail, SpawnError, spawn};
+pub use tools::variables as tool_variables;

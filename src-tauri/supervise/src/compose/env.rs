@@ -7,16 +7,24 @@ use model::run::RunSpec;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-/// The person's own `PATH`, as far as it leads into tools that are shown: it says which of several versions is in use.
-pub(super) fn chosen_by_person(spec: &RunSpec, tools: &[Step]) -> Vec<PathBuf> {
-    let path = spec.host_env.iter().find(|(k, _)| k == "PATH").map_or("", |(_, v)| v);
-    let shown = |p: &PathBuf| tools.iter().any(|t| p.starts_with(t.target().as_path()));
-    std::env::split_paths(path).filter(shown).collect()
+/// `PATH`: the person's own order as far as it leads into what is shown, since it says which of several versions is in use; then
+/// what else there is of tools and of the system.
+pub(super) fn search_path(spec: &RunSpec, tools: &[Step], programs: &[PathBuf]) -> Vec<PathBuf> {
+    let own = spec.tool_env.iter().find(|(k, _)| k == "PATH").map_or("", |(_, v)| v);
+    let system: Vec<PathBuf> = std::env::split_paths(SYSTEM_PATH).collect();
+    let shown = |p: &PathBuf| system.contains(p) || tools.iter().any(|t| p.starts_with(t.target().as_path()));
+    let mut path: Vec<PathBuf> = Vec::new();
+    for directory in std::env::split_paths(own).filter(shown).chain(programs.iter().cloned()).chain(system.clone()) {
+        if !path.contains(&directory) {
+            path.push(directory);
+        }
+    }
+    path
 }
 
-pub(super) fn environment(spec: &RunSpec, grants: &Grants, tool_path: &[PathBuf]) -> Vec<(Raw, Raw)> {
+pub(super) fn environment(spec: &RunSpec, grants: &Grants, path: &[PathBuf], of_tools: &[(String, String)]) -> Vec<(Raw, Raw)> {
     let uid = identity().uid;
-    let path = tool_path.iter().map(|p| p.as_os_str().as_bytes()).chain([SYSTEM_PATH.as_bytes()]).collect::<Vec<_>>().join(&b':');
+    let path = path.iter().map(|p| p.as_os_str().as_bytes()).collect::<Vec<_>>().join(&b':');
     let mut env: Vec<(Raw, Raw)> = Vec::new();
     let mut set = |key: &str, value: Raw| {
         env.retain(|(k, _)| k.as_bytes() != key.as_bytes());
@@ -26,7 +34,7 @@ pub(super) fn environment(spec: &RunSpec, grants: &Grants, tool_path: &[PathBuf]
     if let model::run::Stdio::Terminal { .. } = spec.stdio {
         set("TERM", Raw::from("xterm-256color"));
     }
-    for (key, value) in &grants.env {
+    for (key, value) in of_tools.iter().chain(&grants.env) {
         set(key, Raw::from(value.as_str()));
     }
     // These say where things are inside, which nobody outside knows better.
