@@ -67,10 +67,12 @@ fn p2_links_are_followed_to_programs_and_no_further() {
     program(&home.join("real/third"), "third");
     // And what nobody should follow.
     program(&home.join(".ssh/run"), "ssh");
+    program(&home.join(".config/gh/run"), "gh");
     program(&room.layout.data.join("own"), "own");
     fs::write(home.join("notes"), SECRET).unwrap();
     for (name, to) in [
         ("a-key", home.join(".ssh/run")),
+        ("a-token", home.join(".config/gh/run")),
         ("own", room.layout.data.join("own")),
         ("notes", home.join("notes")),
         ("home", home.clone()),
@@ -87,7 +89,7 @@ fn p2_links_are_followed_to_programs_and_no_further() {
     link(&home, &home.join(".volta"));
     let went = room.sh(
         "stowed; folded; elsewhere; first; \
-         for f in a-key own; do ~/.local/bin/$f 2>/dev/null; done; cat ~/.local/bin/notes ~/.local/bin/machine 2>/dev/null | head -1 | grep -v localhost; \
+         for f in a-key a-token own; do ~/.local/bin/$f 2>/dev/null; done; cat ~/.local/bin/notes ~/.local/bin/machine 2>/dev/null | head -1 | grep -v localhost; \
          for d in home all repository in-repository; do grep -Rs SECRET ~/.local/bin/$d/; done; \
          grep -rs SECRET ~ ; ls ~/.dotfiles/bin; \
          echo mine > ~/.cargo/config.toml && echo mine > ~/.local/share-of-mine && echo private",
