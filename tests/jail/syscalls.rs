@@ -58,7 +58,7 @@ const REFUSED: &[(&str, i64, &str, i32)] = &[
     ("ioctl(TIOCLINUX)", 16, "0,0x541c,0", EPERM),
     ("ioctl(TIOCSETD)", 16, "0,0x5423,0", EPERM),
     ("mmap(MAP_HUGETLB)", 9, "0,0,3,0x40022,-1,0", ENOMEM),
-    ("memfd_create(MFD_HUGETLB)", 319, "$name,0x7000004", ENOMEM),
+    ("memfd_create(MFD_HUGETLB)", 319, "$name,0x7000004", EINVAL),
     ("shmget(SHM_HUGETLB)", 29, "0,0,0xb80", ENOMEM),
     ("chmod(set-uid)", 90, "$name,0xdc0", EPERM),
     ("fchmod(set-gid)", 91, "-1,0x5c0", EPERM),

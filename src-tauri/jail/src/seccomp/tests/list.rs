@@ -146,6 +146,7 @@ pub(super) fn decided(word: &str) -> Action {
     Action::Errno(match word {
         "allow" => return Action::Allow,
         "EPERM" => 1,
+        "ENOMEM" => 12,
         "EINVAL" => 22,
         "ENOSYS" => 38,
         "ENOPROTOOPT" => 92,
