@@ -143,7 +143,7 @@ impl Terminal {
         }
         // A live run's screen was drawn already; what is kept is for a run that was over before.
         let outcome = engine.task(task).ok().and_then(|view| {
-            let run = view.runs.last()?;
+            let run = &view.runs.last()?.run;
             if attempts == 0 {
                 let (out, err) = engine.output(run, REPLAY).unwrap_or_default();
                 // Kept output can be longer than what may be under way at once.

@@ -9,7 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("jail-plan", &[]),
     ("sys", &[]),
-    ("policy", &["model"]),
+    ("policy", &["model", "jail-plan"]),
     ("egress", &["model", "policy", "sys"]),
     ("supervise", &["model", "policy", "jail-plan", "sys"]),
     ("stores", &[]),

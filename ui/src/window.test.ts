@@ -361,15 +361,33 @@ describe("Terminal", () => {
 });
 
 describe("the task's head", () => {
-  it("counts a weaker promise out loud and shows each with its reason", async () => {
+  it("counts a weaker promise out loud and shows each with how it is kept and why not", async () => {
     await open();
-    expect(test("promises")?.textContent).toContain("5/7");
+    expect(test("promises")?.textContent).toContain("3/5");
     await click("promises");
-    expect(all("[data-test=promise]").map((p) => p.dataset["level"])).toContain("absent");
-    expect(test("promises-view")?.textContent).toContain("no cgroup was delegated");
+    const rows = all("[data-test=promise]");
+    expect(rows.map((p) => [p.dataset["promise"], p.dataset["level"]])).toEqual([["1", "full"], ["2", "full"], ["4", "absent"], ["6", "full"], ["8", "partial"]]);
+    expect(rows[0]?.textContent).toContain("by own mount namespace + Landlock ABI 7");
+    expect(rows[4]?.textContent).toContain("memory: no cgroup was delegated");
+    expect(rows[4]?.textContent).not.toContain("processes:");
     await accessible();
     await press("Escape");
     expect(test("promises-view")).toBeNull();
+  });
+  it("shows an accepted loss in every view, and it can't be dismissed", async () => {
+    await open();
+    for (const tab of ["tab-terminal", "tab-activity", "tab-changes", "promises"]) {
+      await click(tab);
+      expect(test("accepted")?.textContent).toContain("promise 4 accepted as weaker");
+    }
+    expect(all("[data-test=promise][data-accepted]").map((p) => p.dataset["promise"])).toEqual(["4"]);
+  });
+  it("names what would mend this machine, as text", async () => {
+    await open();
+    await click("machine");
+    expect(test("cure")?.textContent).toContain("sudo modprobe nft_tproxy");
+    expect(test("cure")?.textContent).toContain('accept = ["network"]');
+    await accessible();
   });
   it("stops, then discards after a question whose first answer is to keep", async () => {
     await open();

@@ -84,7 +84,7 @@ pub(crate) fn attach(engine: &Engine, task: &TaskId, signals: SignalFd, stdio: S
 }
 
 fn ended_before(engine: &Engine, task: &TaskId, show: Show) -> Result<Outcome, Error> {
-    let run = engine.task(task)?.runs.pop().ok_or_else(|| Error::new(Code::NotFound, "the task has no run"))?;
+    let run = engine.task(task)?.runs.pop().map(|r| r.run).ok_or_else(|| Error::new(Code::NotFound, "the task has no run"))?;
     if show == Show::Streams {
         let (out, err) = engine.output(&run, u64::MAX)?;
         std::io::stderr().write_all(&err).ok();

@@ -11,9 +11,7 @@ pub(crate) fn demo(engine: &Engine, json: bool) -> Result<u8, Error> {
     let stdio = if json { model::run::Stdio::Pipes } else { attach::stdio() };
     let env = if json { vec![("DEMO_PAUSE".to_owned(), "0".to_owned())] } else { Vec::new() };
     let run = engine.launch(&task, None, stdio, env)?;
-    if let Some(line) = run::losses(&run).filter(|_| !json) {
-        out::talk(&line);
-    }
+    run::say_losses(&run);
     let outcome = attach::attach(engine, &task, signals, stdio, if json { Show::Kept } else { Show::Streams })?;
     let look = engine.look(&task)?;
     if json {

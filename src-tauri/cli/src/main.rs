@@ -8,6 +8,7 @@ mod demo;
 mod events;
 mod out;
 mod policy;
+mod promises;
 mod review;
 mod run;
 mod tasks;
@@ -57,7 +58,7 @@ fn verb(args: Args) -> Result<u8, Error> {
         Verb::Apply(a) => review::apply(&open()?, a),
         Verb::Undo(a) => review::undo(&open()?, &a),
         Verb::Policy(a) => policy::policy(&open()?, &a),
-        Verb::Doctor(a) => policy::doctor(&open()?, a.json),
+        Verb::Doctor(a) => promises::doctor(&open()?, a.json),
     }
 }
 

@@ -67,6 +67,7 @@ pub(crate) fn run(engine: &Engine, args: Run) -> Result<u8, Error> {
             return Err(e);
         }
     };
+    say_losses(&run);
     if args.detach {
         if args.json {
             out::json(&json!({"task": task.id, "run": run.id}))?;
@@ -74,9 +75,6 @@ pub(crate) fn run(engine: &Engine, args: Run) -> Result<u8, Error> {
             out::line(&format!("{} {}", task.id, run.id))?;
         }
         return Ok(0);
-    }
-    if let Some(line) = losses(&run).filter(|_| !args.json) {
-        out::talk(&line);
     }
     if !args.json {
         for line in caches(&run) {
@@ -116,13 +114,12 @@ pub(crate) fn refused(engine: &Engine, task: &TaskId) -> Result<Vec<Event>, Erro
     Ok(events)
 }
 
-/// What this run's jail does not keep in full, in a line; said at every start.
-pub(crate) fn losses(run: &model::run::Run) -> Option<String> {
-    let rows = run.report.as_ref()?.get("rows")?.as_array()?;
-    let word = |r: &serde_json::Value, k: &str| r.get(k).and_then(serde_json::Value::as_str).map(str::to_owned);
-    let lost: Vec<String> =
-        rows.iter().filter(|r| word(r, "status").is_some_and(|s| s != "full")).filter_map(|r| word(r, "guarantee")).collect();
-    (!lost.is_empty()).then(|| format!("not kept in full in this run: {}", lost.join(", ")))
+/// Says what this run's jail does not keep in full; at every start.
+pub(crate) fn say_losses(run: &model::run::Run) {
+    let view = engine::RunView::from(run.clone());
+    for line in engine::weaker(&view.promises) {
+        out::talk(&text::safe(&line));
+    }
 }
 
 /// What of the caches is not as a person may expect, a line each.

@@ -88,8 +88,8 @@ fn show(engine: &Engine, args: &One) -> Result<(), Error> {
     if args.json {
         let mut value = serde_json::to_value(&view).unwrap_or_default();
         if let Some(map) = value.as_object_mut() {
-            map.insert("hostname".into(), json!(last.map(|r| &r.hostname)));
-            map.insert("log".into(), json!(last.map(|r| shown(&r.log))));
+            map.insert("hostname".into(), json!(last.map(|r| &r.run.hostname)));
+            map.insert("log".into(), json!(last.map(|r| shown(&r.run.log))));
             map.insert("repository".into(), repo_json(&view.repository));
         }
         return out::json(&value);
@@ -107,7 +107,8 @@ fn show(engine: &Engine, args: &One) -> Result<(), Error> {
     if let Some(branch) = &view.applied_onto {
         out::line(&format!("applied    onto {branch}"))?;
     }
-    for r in &view.runs {
+    for view in &view.runs {
+        let r = &view.run;
         let how = match &r.outcome {
             None => "runs".to_owned(),
             Some(o) => match (&o.refused, &o.limit, o.signal, o.exit) {
@@ -120,10 +121,8 @@ fn show(engine: &Engine, args: &One) -> Result<(), Error> {
         };
         out::line(&format!("run        {}  {}  {how}", r.id, r.hostname))?;
         out::line(&format!("  output   {}", shown(&r.log)))?;
-        for row in r.report.iter().filter_map(|v| v.get("rows")?.as_array()).flatten() {
-            let get = |k: &str| row.get(k).and_then(serde_json::Value::as_str).unwrap_or("");
-            let reason = if get("reason").is_empty() { String::new() } else { format!(": {}", get("reason")) };
-            out::line(&format!("  {:11}{}{reason}", get("guarantee"), get("status")))?;
+        for line in crate::promises::table(&view.promises) {
+            out::line(&format!("  {line}"))?;
         }
     }
     Ok(())

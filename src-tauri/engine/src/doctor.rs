@@ -1,14 +1,21 @@
 //! Doctor: what this machine can keep, by running the whole set-up once.
 
-use crate::Engine;
-use crate::error::{Code, Error, io};
-use jail_plan::Report;
+mod advice;
+mod facts;
+
+pub use advice::Advice;
+
+use crate::error::Error;
+use crate::{Engine, policy_file};
+use facts::Facts;
+use jail_plan::{Guarantee, Kept, Refusal, Report};
 use model::id::{RunId, TaskId};
 use model::layout::TaskDir;
 use model::protocol::VERSION;
 use model::run::{PolicyText, RunSpec, Stdio};
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use supervise::SpawnError;
 
 /// One line of the doctor's.
 #[derive(Debug, Clone, Serialize)]
@@ -26,10 +33,14 @@ pub struct Check {
 pub struct Doctor {
     /// Programs and directories.
     pub checks: Vec<Check>,
-    /// The jail's own report of a real start of `true`; none where it refused.
+    /// Every promise as a real start of `true` kept it; empty where that was refused at a step.
+    pub promises: Vec<Kept>,
+    /// The jail's own report of it.
     pub report: Option<Report>,
-    /// Why the start was refused.
-    pub refused: Option<String>,
+    /// What refuses a start under `standard`, each with its cure.
+    pub blockers: Vec<Advice>,
+    /// What starts all the same and is weaker than it could be, each with its cure.
+    pub weaker: Vec<Advice>,
     /// Whether a task would start under `standard`.
     pub starts: bool,
 }
@@ -37,69 +48,89 @@ pub struct Doctor {
 impl Engine {
     /// Looks at everything that a run needs and starts a real jail that runs `true`.
     pub fn doctor(&self) -> Result<Doctor, Error> {
-        let mut checks = Vec::new();
-        let programs = &self.host.programs;
-        for (name, path, needed) in [
-            ("airlock-jail", &programs.jail, true),
-            ("airlock-warden", &programs.warden, true),
-            ("airlock-window", &programs.window, false),
-        ] {
-            let there = path.is_file();
-            let detail = match (there, needed) {
-                (true, _) => path.display().to_string(),
-                (false, true) => format!("missing: {} must lie beside airlock", path.display()),
-                (false, false) => format!("not built: {} (only the window needs it)", path.display()),
-            };
-            checks.push(Check { name: name.into(), ok: there || !needed, detail });
-        }
+        let mut checks = self.programs();
         let git = self.host.which("git");
         checks.push(Check {
             name: "git".into(),
             ok: git.is_some(),
             detail: git.map_or_else(|| "not on your PATH: install it".into(), |p| p.display().to_string()),
         });
-        let (report, refused) = match self.probe() {
-            Ok(report) => (Some(report), None),
-            Err(e) => (None, Some(e.message)),
+        let standard = policy_file::in_force(&self.policy_text("standard")?)?;
+        let facts = self.facts();
+        let mut blockers = Vec::new();
+        let report = match self.probe() {
+            Ok(mut report) => {
+                report.accepted = standard.accepts().to_vec();
+                let refused = report.missing_all(&report.accepted);
+                blockers.extend(refused.iter().map(|r| advice::refusal(r, &facts)));
+                Some(report)
+            }
+            Err(SpawnError::Refused(refusal)) => {
+                blockers.push(advice::refusal(&refusal, &facts));
+                None
+            }
+            Err(e) => {
+                let (at, what) = ("start".to_owned(), e.to_string());
+                blockers.push(Advice {
+                    at,
+                    what,
+                    why: "the jail program did not get that far".into(),
+                    command: None,
+                    accept: None,
+                });
+                None
+            }
         };
-        let starts = refused.is_none() && checks.iter().all(|c| c.ok);
-        Ok(Doctor { checks, report, refused, starts })
+        let rows = report.iter().flat_map(|r| &r.rows).filter(|r| !Guarantee::REQUIRED.contains(&r.guarantee));
+        let weaker = rows.filter_map(|r| advice::weaker(r, &facts)).collect();
+        let starts = blockers.is_empty() && checks.iter().all(|c| c.ok);
+        let promises = report.as_ref().map(jail_plan::promises).unwrap_or_default();
+        Ok(Doctor { checks, promises, report, blockers, weaker, starts })
     }
 
-    fn probe(&self) -> Result<Report, Error> {
+    /// Why the jail of a run refused, with what this machine says about it.
+    pub(crate) fn explain(&self, refusal: &Refusal) -> Advice {
+        advice::refusal(refusal, &self.facts())
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::read(&self.host.programs.jail, self.host.var("XDG_RUNTIME_DIR"))
+    }
+
+    fn programs(&self) -> Vec<Check> {
+        let programs = &self.host.programs;
+        let list = [
+            ("airlock-jail", &programs.jail, true),
+            ("airlock-warden", &programs.warden, true),
+            ("airlock-window", &programs.window, false),
+        ];
+        let look = |(name, path, needed): (&str, &PathBuf, bool)| {
+            let there = path.is_file();
+            let detail = match (there, needed) {
+                (true, _) => path.display().to_string(),
+                (false, true) => format!("missing: {} must lie beside airlock", path.display()),
+                (false, false) => format!("not built: {} (only the window needs it)", path.display()),
+            };
+            Check { name: name.into(), ok: there || !needed, detail }
+        };
+        list.into_iter().map(look).collect()
+    }
+
+    /// Starts a real jail, with everything that a run has, and ends it before its command runs.
+    fn probe(&self) -> Result<Report, SpawnError> {
         let dir = self.host.layout.data.join("doctor").join(RunId::from_random(sys::random::bytes()).to_string());
         let task = TaskDir(dir.clone());
-        let made = || -> Result<Report, Error> {
+        let made = || -> Result<Report, SpawnError> {
             for sub in [task.tree(), task.git(), task.home()] {
-                std::fs::create_dir_all(&sub).map_err(io("making", &sub))?;
+                std::fs::create_dir_all(&sub)?;
             }
-            let marker = task.tree().join(".git");
-            std::fs::write(&marker, "gitdir: /nonexistent\n").map_err(io("writing", &marker))?;
-            let spec = RunSpec {
-                version: VERSION,
-                task: TaskId::from_random(sys::random::bytes()),
-                run: RunId::from_random(sys::random::bytes()),
-                layout: self.host.layout.clone(),
-                dir: task.clone(),
-                workspace: Path::new("/workspace").to_owned(),
-                home: self.host.home.clone(),
-                history: Vec::new(),
-                policy: PolicyText { name: "standard".into(), text: String::new(), repository: None },
-                argv: vec!["/bin/true".into()],
-                env: Vec::new(),
-                host_env: Vec::new(),
-                tool_env: Vec::new(),
-                tools: Vec::new(),
-                caches: Vec::new(),
-                stdio: Stdio::Terminal { cols: 80, rows: 24 },
-                hostname: "airlock-doctor".into(),
-                jail_program: self.host.programs.jail.clone(),
-                git_program: Path::new("/usr/bin/git").to_owned(),
-            };
+            std::fs::write(task.tree().join(".git"), "gitdir: /nonexistent\n")?;
             let grants = supervise::compose::Grants { processes: 64, network: true, ..Default::default() };
-            let plan = supervise::compose::agent(&spec, &grants).map_err(|e| Error::new(Code::Promise, e.to_string()))?;
-            let jail =
-                supervise::spawn(&plan, &self.host.programs.jail, None).map_err(|e| Error::new(Code::Promise, e.to_string()))?;
+            let conflict = |e: supervise::compose::Conflict| SpawnError::Broken(e.to_string());
+            let mut plan = supervise::compose::agent(&self.probe_spec(&task), &grants).map_err(conflict)?;
+            // A promise that can't be kept is to be seen in the table, beside those that can.
+            plan.require.clear();
+            let jail = supervise::spawn(&plan, &self.host.programs.jail, None)?;
             let mut report = jail.report.clone();
             jail.kill();
             supervise::limits::kept_by_warden(&mut report);
@@ -110,5 +141,29 @@ impl Engine {
             tracing::warn!(dir = %dir.display(), error = %e, "the doctor's directory is left");
         }
         out
+    }
+
+    fn probe_spec(&self, task: &TaskDir) -> RunSpec {
+        RunSpec {
+            version: VERSION,
+            task: TaskId::from_random(sys::random::bytes()),
+            run: RunId::from_random(sys::random::bytes()),
+            layout: self.host.layout.clone(),
+            dir: task.clone(),
+            workspace: Path::new("/workspace").to_owned(),
+            home: self.host.home.clone(),
+            history: Vec::new(),
+            policy: PolicyText { name: "standard".into(), text: String::new(), repository: None },
+            argv: vec!["/bin/true".into()],
+            env: Vec::new(),
+            host_env: Vec::new(),
+            tool_env: Vec::new(),
+            tools: Vec::new(),
+            caches: Vec::new(),
+            stdio: Stdio::Terminal { cols: 80, rows: 24 },
+            hostname: "airlock-doctor".into(),
+            jail_program: self.host.programs.jail.clone(),
+            git_program: Path::new("/usr/bin/git").to_owned(),
+        }
     }
 }

@@ -98,7 +98,11 @@ impl Engine {
                     .find(|r| r.id == run)
                     .ok_or_else(|| Error::new(Code::Machine, "the run that was just written is not in the database"));
             }
-            Ok(Start::Refused { code, message, .. }) => Error::new(Code::from_exit(code), message),
+            Ok(Start::Refused { code, message, refusal }) => {
+                let code = Code::from_exit(code);
+                let refusal = refusal.filter(|_| code == Code::Promise).and_then(|r| serde_json::from_value(r).ok());
+                Error::new(code, refusal.map_or(message, |r| self.explain(&r).to_string()))
+            }
             Err(e) => e,
         };
         let outcome = Outcome { exit: None, signal: None, limit: None, refused: Some(refused.message.clone()) };

@@ -41,6 +41,11 @@ impl InForce {
     pub(crate) fn shows_caches(&self) -> bool {
         self.policy.files.caches == policy::Tools::Auto
     }
+
+    /// Losses that it accepts by name.
+    pub(crate) fn accepts(&self) -> &[jail_plan::Guarantee] {
+        &self.policy.accept
+    }
 }
 
 fn told(name: &str, problems: &[Problem]) -> Error {

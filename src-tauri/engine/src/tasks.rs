@@ -2,8 +2,8 @@
 
 use crate::Engine;
 use crate::error::{Code, Error};
+use crate::promises::RunView;
 use model::id::TaskId;
-use model::run::Run;
 use model::task::{Repo, Task, TaskState};
 use serde::Serialize;
 
@@ -15,8 +15,8 @@ pub struct TaskView {
     pub task: Task,
     /// Its repository.
     pub repository: Repo,
-    /// Its runs, oldest first.
-    pub runs: Vec<Run>,
+    /// Its runs, oldest first, each with its promises.
+    pub runs: Vec<RunView>,
     /// Branch that an apply stands on, if one does.
     pub applied_onto: Option<String>,
 }
@@ -35,7 +35,8 @@ impl Engine {
             .repo(&task.repo)?
             .ok_or_else(|| Error::new(Code::NotFound, format!("the repository of task {id} is gone from the database")))?;
         let applied_onto = self.applied_onto(id)?;
-        Ok(TaskView { runs: self.db.runs(id)?, repository, applied_onto, task })
+        let runs = self.db.runs(id)?.into_iter().map(RunView::from).collect();
+        Ok(TaskView { runs, repository, applied_onto, task })
     }
 
     /// Finds a task by id, by its own branch, or by its title, where only one fits.

@@ -53,7 +53,7 @@ pub const PROMISES: [Promise; 12] = [
         &[G::Events],
         "names and addresses are judged outside",
     ),
-    promise(5, "It is handed no secret", &[G::Inherited], &[], "variables by list, none that looks like a secret"),
+    promise(5, "It is handed no secret", &[G::Inherited], &[], "what a person keeps secret stays outside"),
     promise(6, "It can't reach what controls it", &[G::Control, G::Syscalls, G::Inherited], &[G::Landlock, G::Quotas], ""),
     promise(
         7,

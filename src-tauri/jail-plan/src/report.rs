@@ -216,6 +216,12 @@ impl Report {
         self.row(guarantee).map(|r| &r.status)
     }
 
+    /// Whatever of [`Guarantee::REQUIRED`] is lost and not among `accepted`.
+    pub fn missing_all(&self, accepted: &[Guarantee]) -> Vec<Refusal> {
+        let required = Guarantee::REQUIRED.into_iter().filter(|g| !accepted.contains(g));
+        required.filter_map(|g| self.missing(&[g])).collect()
+    }
+
     /// The first of `required` that does not hold in full, as the refusal that it is.
     pub fn missing(&self, required: &[Guarantee]) -> Option<Refusal> {
         let broken = |g: &&Guarantee| self.status(**g) != Some(&Status::Full);
@@ -252,6 +258,8 @@ pub enum Step {
     Network,
     /// The new root.
     Mounts,
+    /// The jail's own `/proc`.
+    Proc,
     /// The decoy.
     Decoys,
     /// `pivot_root`.
@@ -285,6 +293,7 @@ impl fmt::Display for Step {
             Self::Quotas => "quotas",
             Self::Network => "network",
             Self::Mounts => "mounts",
+            Self::Proc => "new /proc",
             Self::Decoys => "decoys",
             Self::Pivot => "new root",
             Self::Limits => "limits",

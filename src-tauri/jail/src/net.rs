@@ -15,34 +15,38 @@ const LOOPBACK: u32 = 1;
 const LISTENER_PORT: u16 = 1;
 const DNS_PORT: u16 = 53;
 
-/// Makes it.
+/// Makes it. Where there can be no way out, the jail has loopback and nothing else, and the row says so.
 pub(crate) fn make(context: &mut Context) -> Step<()> {
     let route = Socket::open(None).or_refuse(Stage::Network, UNEXPECTED, || "opening a route socket".into())?;
     route.ask(&loopback_up(), 1).or_refuse(Stage::Network, UNEXPECTED, || "bringing loopback up".into())?;
-    if context.plan.net == Net::WayOut {
-        let hint = "the kernel needs IPv4 and IPv6 for the way out (was it booted with ipv6.disable=1?)";
-        for family in [AddressFamily::INET, AddressFamily::INET6] {
-            route
-                .ask(&all_local(family), 1)
-                .or_refuse(Stage::Network, hint, || format!("making every address of {family:?} local"))?;
-        }
-        let hint = "the kernel needs nf_tables with nft_tproxy (modules nf_tables, nft_tproxy, nf_tproxy_ipv4, nf_tproxy_ipv6); \
-             `sudo modprobe nft_tproxy` loads them";
-        let filter =
-            Socket::open(Some(netlink::NETFILTER)).or_refuse(Stage::Network, hint, || "opening a netfilter socket".into())?;
-        let (rules, acks) = catch_all_tcp();
-        filter.ask(&rules, acks).or_refuse(Stage::Network, hint, || "setting the rule that catches connections".into())?;
-        let listener = listener().or_refuse(Stage::Network, UNEXPECTED, || "opening the listener".into())?;
-        let dns = dns().or_refuse(Stage::Network, UNEXPECTED, || "opening the socket for names".into())?;
-        context.handed.push((Handed::Listener, listener));
-        context.handed.push((Handed::Dns, dns));
-    }
-    let how = match context.plan.net {
-        Net::None => "own network namespace with loopback alone",
-        Net::WayOut => "own network namespace, nftables tproxy to the warden",
+    let (how, status) = match context.plan.net {
+        Net::None => ("own network namespace with loopback alone", Status::Full),
+        Net::WayOut => match way_out(&route) {
+            Ok(inlets) => {
+                context.handed.extend(inlets);
+                ("own network namespace, nftables tproxy to the warden", Status::Full)
+            }
+            Err(refusal) => ("", Status::absent(format!("no way out, so nothing is reached: {}", refusal.reason))),
+        },
     };
-    context.report.keep(Guarantee::Network, how, Status::Full);
+    context.report.keep(Guarantee::Network, how, status);
     Ok(())
+}
+
+/// Every connection to another address arrives at the first of these, every question for a name at the second.
+fn way_out(route: &Socket) -> Step<[(Handed, OwnedFd); 2]> {
+    for family in [AddressFamily::INET, AddressFamily::INET6] {
+        let what = || format!("making every address of {family:?} local (was IPv6 turned off at boot?)");
+        route.ask(&all_local(family), 1).or_refuse(Stage::Network, UNEXPECTED, what)?;
+    }
+    let filter = Socket::open(Some(netlink::NETFILTER))
+        .or_refuse(Stage::Network, UNEXPECTED, || "the kernel has no nf_tables: opening a netfilter socket".into())?;
+    let (rules, acks) = catch_all_tcp();
+    let what = || "the kernel needs nf_tables with nft_tproxy: setting the rule that catches connections".into();
+    filter.ask(&rules, acks).or_refuse(Stage::Network, UNEXPECTED, what)?;
+    let listener = listener().or_refuse(Stage::Network, UNEXPECTED, || "opening the listener".into())?;
+    let dns = dns().or_refuse(Stage::Network, UNEXPECTED, || "opening the socket for names".into())?;
+    Ok([(Handed::Listener, listener), (Handed::Dns, dns)])
 }
 
 fn loopback_up() -> Vec<u8> {

@@ -36,7 +36,7 @@ pub(crate) fn proc(place: &Place, target: &Raw) -> Step<()> {
     let hint = "the kernel allows a new /proc only where the caller's own is in full sight: inside a container Airlock \
          needs one that leaves /proc unmasked";
     let closed = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let proc = file_system("proc", &[], closed).or_refuse(Stage::Mounts, hint, || "making a new /proc".into())?;
+    let proc = file_system("proc", &[], closed).or_refuse(Stage::Proc, hint, || "making a new /proc".into())?;
     attach(&proc, &place.directory(target)?, target)?;
     let read_only = Attributes { read_only: true, no_devices: true, no_exec: true, ids: None };
     for name in READ_ONLY {

@@ -157,7 +157,8 @@ pub enum Start {
         code: i32,
         /// What happened, why, what to do.
         message: String,
-        /// The jail's report, where it got that far.
-        report: Option<serde_json::Value>,
+        /// The jail's own refusal as JSON, where it was the jail (see the crate `jail-plan`).
+        #[serde(default)]
+        refusal: Option<serde_json::Value>,
     },
 }

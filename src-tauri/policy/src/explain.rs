@@ -41,6 +41,9 @@ pub fn explain(policy: &Policy, request: &Request) -> Vec<String> {
 /// The policy as lines of plain language, for people.
 pub fn show(policy: &Policy) -> Vec<String> {
     let mut out = vec![format!("Policy {}", policy.name)];
+    for loss in &policy.accept {
+        out.push(format!("ACCEPTED LOSS: a run starts without `{loss}`, on which rests {}.", jail_plan::resting_on(*loss)));
+    }
     let f = &policy.files;
     out.push("Files: the workspace, a private home and a private /tmp can be written; the system can be read.".into());
     out.push(match f.tools {

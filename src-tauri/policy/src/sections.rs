@@ -4,6 +4,7 @@ use crate::network::only_person;
 use crate::problem::quote;
 use crate::read::{At, Notes, Table};
 use crate::source::{Env, Whose};
+use jail_plan::Guarantee;
 
 /// Names that Airlock sets itself.
 const OWN: [&str; 6] = ["HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS"];
@@ -92,13 +93,12 @@ pub(crate) fn env(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> 
 /// Reads the sections that have no effect yet.
 pub(crate) fn later(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) {
     if whose == Whose::Repository {
-        for key in ["accept", "events", "credential", "service", "verify"] {
+        for key in ["events", "credential", "service", "verify"] {
             if let Some(v) = root.value(key) {
                 only_person(notes, &v.span, key);
             }
         }
     } else {
-        accept(root, notes);
         events(root, notes);
         credentials(root, notes);
         services(root, notes);
@@ -108,14 +108,34 @@ pub(crate) fn later(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) {
     review(root, notes);
 }
 
-fn accept(root: &mut Table<'_>, notes: &mut Notes<'_>) {
-    let Some(list) = root.texts(notes, "accept") else { return };
-    for l in list.value.iter().filter(|l| !crate::source::plain_name(&l.value)) {
-        notes.problem(&l.span, format!("{} is no loss's name", quote(&l.value)), "`airlock doctor` names them");
+/// Reads `accept`: what a run may lack, by name. Only the person can say so.
+pub(crate) fn accept(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Vec<Guarantee> {
+    if whose == Whose::Repository {
+        if let Some(v) = root.value("accept") {
+            only_person(notes, &v.span, "accept");
+        }
+        return Vec::new();
     }
-    if !list.value.is_empty() {
-        notes.not_yet(&list.span, "accept", "no loss can be accepted yet; a promise that can't be kept refuses the run");
+    let mut out = Vec::new();
+    for At { value, span } in root.texts(notes, "accept").map(|l| l.value).unwrap_or_default() {
+        match Guarantee::named(&value) {
+            Some(g) if Guarantee::REQUIRED.contains(&g) => {
+                if !out.contains(&g) {
+                    out.push(g);
+                }
+            }
+            Some(g) => notes.problem(
+                &span,
+                format!("a run starts without `{g}` anyhow, and says so"),
+                "take it out; for a limit, `limits.require` makes the start refuse instead",
+            ),
+            None => {
+                let names: Vec<String> = Guarantee::REQUIRED.iter().map(|g| format!("\"{g}\"")).collect();
+                notes.problem(&span, format!("{} is no loss's name", quote(&value)), format!("one of {}", names.join(", ")));
+            }
+        }
     }
+    out
 }
 
 /// Reads `[jail]`: whether namespaces may be made inside, which only the person's own file may say.

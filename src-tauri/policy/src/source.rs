@@ -8,6 +8,7 @@ use crate::place::HostPath;
 use crate::problem::{Problem, position, quote};
 use crate::read::{Notes, Table};
 use crate::sections;
+use jail_plan::Guarantee;
 use model::decision::Decision;
 use toml::de::DeTable;
 
@@ -19,6 +20,8 @@ const LARGEST: usize = 256 * 1024;
 pub struct Policy {
     /// The name that it gives itself, or the one that it was read under.
     pub name: String,
+    /// Guarantees without which a run starts all the same, told all the time.
+    pub accept: Vec<Guarantee>,
     /// Environment of the jailed command.
     pub env: Env,
     /// Files of the host.
@@ -167,6 +170,7 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
         notes.problem(&n.span, format!("the name {} is not plain", quote(&n.value)), "use letters, digits, `-` and `_`");
     }
 
+    let accept = sections::accept(&mut root, &mut notes, whose);
     let env = sections::env(&mut root, &mut notes, whose);
     let files = files::files(&mut root, &mut notes, whose);
     let networks = network::network(&mut root, &mut notes, name, whose);
@@ -182,7 +186,7 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
     }
     later.sort_by_key(|l| l.line);
     let name = own.map_or_else(|| name.to_owned(), |n| n.value);
-    Ok(Policy { name, env, files, nested, limits, networks: networks.into_iter().collect(), later })
+    Ok(Policy { name, accept, env, files, nested, limits, networks: networks.into_iter().collect(), later })
 }
 
 /// The TOML tree, or every place where it is no TOML.

@@ -2,7 +2,8 @@
 
 use crate::app::App;
 use crate::wire::error::CommandError;
-use crate::wire::task::{Branch, Kit, Machine, NewTask, Overview, PolicyWords, Repo, Start, Task, TaskDetail};
+use crate::wire::promise::Machine;
+use crate::wire::task::{Branch, Kit, NewTask, Overview, PolicyWords, Repo, Start, Task, TaskDetail};
 use engine::{Engine, Progress};
 use model::id::{RepoId, TaskId};
 use model::run::Stdio;

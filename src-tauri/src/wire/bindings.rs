@@ -1,6 +1,6 @@
 //! The TypeScript form of everything in `wire`: one function, whose result is committed as `ui/src/ipc/bindings.ts`.
 
-use super::{error, event, review, task};
+use super::{error, event, promise, review, task};
 use ts_rs::{Config, TS};
 
 /// The whole file.
@@ -20,9 +20,11 @@ pub(crate) fn typescript() -> String {
         task::Overview,
         task::Run,
         task::TaskDetail,
-        task::Level,
-        task::PromiseRow,
-        task::Machine,
+        promise::Level,
+        promise::Kept,
+        promise::PromiseRow,
+        promise::Cure,
+        promise::Machine,
         task::Branch,
         task::Kit,
         task::PolicyWords,

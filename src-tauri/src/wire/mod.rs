@@ -3,5 +3,6 @@
 pub(crate) mod bindings;
 pub(crate) mod error;
 pub(crate) mod event;
+pub(crate) mod promise;
 pub(crate) mod review;
 pub(crate) mod task;

@@ -1,5 +1,6 @@
 //! Repositories, tasks, runs and what a new task needs, as the window shows them.
 
+use super::promise::Kept;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -69,7 +70,7 @@ pub(crate) struct Run {
     pub(crate) started: u64,
     pub(crate) ended: Option<u64>,
     pub(crate) outcome: Option<Outcome>,
-    pub(crate) promises: Vec<PromiseRow>,
+    pub(crate) promises: Vec<Kept>,
 }
 
 /// One task with its runs, oldest first.
@@ -80,31 +81,6 @@ pub(crate) struct TaskDetail {
     pub(crate) runs: Vec<Run>,
     /// Branch that an apply stands on, if one does.
     pub(crate) applied_onto: Option<String>,
-}
-
-/// How far a guarantee is in force.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, TS)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Level {
-    Full,
-    Partial,
-    Absent,
-}
-
-/// One promise and how it is kept on this machine.
-#[derive(Debug, Clone, PartialEq, Serialize, TS)]
-pub(crate) struct PromiseRow {
-    pub(crate) name: String,
-    pub(crate) level: Level,
-    pub(crate) detail: String,
-}
-
-/// What this machine can keep.
-#[derive(Debug, Clone, PartialEq, Serialize, TS)]
-pub(crate) struct Machine {
-    pub(crate) promises: Vec<PromiseRow>,
-    /// Why nothing would start here, in words.
-    pub(crate) refuses: Option<String>,
 }
 
 /// A branch that a task can start from or be applied onto.
@@ -205,8 +181,9 @@ impl From<model::run::Outcome> for Outcome {
     }
 }
 
-impl From<model::run::Run> for Run {
-    fn from(r: model::run::Run) -> Self {
+impl From<engine::RunView> for Run {
+    fn from(view: engine::RunView) -> Self {
+        let r = view.run;
         Self {
             id: r.id.to_string(),
             hostname: r.hostname,
@@ -214,7 +191,7 @@ impl From<model::run::Run> for Run {
             started: r.started,
             ended: r.ended,
             outcome: r.outcome.map(Into::into),
-            promises: r.report.as_ref().map(promises).unwrap_or_default(),
+            promises: view.promises.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -222,15 +199,6 @@ impl From<model::run::Run> for Run {
 impl From<engine::TaskView> for TaskDetail {
     fn from(t: engine::TaskView) -> Self {
         Self { task: t.task.into(), runs: t.runs.into_iter().map(Into::into).collect(), applied_onto: t.applied_onto }
-    }
-}
-
-impl From<engine::Doctor> for Machine {
-    fn from(d: engine::Doctor) -> Self {
-        let report = d.report.as_ref().and_then(|r| serde_json::to_value(r).ok());
-        let failed = d.checks.iter().find(|c| !c.ok).map(|c| format!("{}: {}", c.name, c.detail));
-        let why = d.refused.or(failed).unwrap_or_else(|| "`airlock doctor` says why".into());
-        Self { promises: report.as_ref().map(promises).unwrap_or_default(), refuses: (!d.starts).then_some(why) }
     }
 }
 
@@ -245,38 +213,5 @@ impl From<engine::KitView> for Kit {
 impl From<engine::PolicyView> for PolicyWords {
     fn from(p: engine::PolicyView) -> Self {
         Self { name: p.name, words: p.words }
-    }
-}
-
-/// The rows of a jail's report. A row that can't be read is told as absent, never left out.
-fn promises(report: &serde_json::Value) -> Vec<PromiseRow> {
-    let rows = report.get("rows").and_then(serde_json::Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    rows.iter()
-        .map(|row| {
-            let text = |key: &str| row.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
-            let level = match text("status") {
-                "full" => Level::Full,
-                "partial" => Level::Partial,
-                _ => Level::Absent,
-            };
-            PromiseRow { name: text("guarantee").to_owned(), level, detail: text("reason").to_owned() }
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_report_row_of_an_unknown_form_is_never_shown_as_kept() {
-        let report = serde_json::json!({"rows": [
-            {"guarantee": "writes", "status": "full"},
-            {"guarantee": "memory", "status": "absent", "reason": "no cgroup"},
-            {"guarantee": "disk", "status": "splendid"},
-            {},
-        ]});
-        let levels: Vec<Level> = promises(&report).into_iter().map(|p| p.level).collect();
-        assert_eq!(levels, [Level::Full, Level::Absent, Level::Absent, Level::Absent], "only `full` is full");
     }
 }

@@ -1,6 +1,6 @@
 //! Why a run does not start, with the exit code that the command line gives it.
 
-use jail_plan::{Kind, Report};
+use jail_plan::Kind;
 use model::protocol::Start;
 use std::fmt::Display;
 use supervise::SpawnError;
@@ -10,34 +10,35 @@ use supervise::SpawnError;
 pub(crate) struct Refusal {
     code: i32,
     message: String,
-    report: Option<Report>,
+    /// The jail's own words, where it was the jail that refused.
+    jail: Option<jail_plan::Refusal>,
 }
 
 impl Refusal {
     /// The policy says no, or is no policy.
     pub(crate) fn policy(message: impl Into<String>) -> Self {
-        Self { code: 2, message: message.into(), report: None }
+        Self { code: 2, message: message.into(), jail: None }
     }
 
     /// A limit that must be kept in full is not.
     pub(crate) fn limit(message: impl Into<String>) -> Self {
-        Self { code: 4, message: message.into(), report: None }
+        Self { code: 4, message: message.into(), jail: None }
     }
 
     /// Something else has the task.
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
-        Self { code: 6, message: message.into(), report: None }
+        Self { code: 6, message: message.into(), jail: None }
     }
 
     /// The machine failed.
     pub(crate) fn machine(what: &str, error: impl Display) -> Self {
-        Self { code: 7, message: format!("{what} failed: {error}"), report: None }
+        Self { code: 7, message: format!("{what} failed: {error}"), jail: None }
     }
 
     /// The line that the starter reads.
     pub(crate) fn start(self) -> Start {
-        let report = self.report.and_then(|r| serde_json::to_value(r).ok());
-        Start::Refused { code: self.code, message: self.message, report }
+        let refusal = self.jail.and_then(|r| serde_json::to_value(r).ok());
+        Start::Refused { code: self.code, message: self.message, refusal }
     }
 }
 
@@ -52,6 +53,8 @@ impl From<SpawnError> for Refusal {
             },
             SpawnError::Program { .. } | SpawnError::Broken(_) | SpawnError::Io(_) => 7,
         };
-        Self { code, message: e.to_string(), report: None }
+        let message = e.to_string();
+        let jail = if let SpawnError::Refused(refusal) = e { Some(refusal) } else { None };
+        Self { code, message, jail }
     }
 }

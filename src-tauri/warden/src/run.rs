@@ -124,6 +124,7 @@ fn grants(spec: &RunSpec, policy: &Policy) -> Grants {
         network: true,
         tools: policy.files.tools == policy::Tools::Auto,
         nested: policy.nested,
+        accept: policy.accept.clone(),
         ..Grants::default()
     }
 }

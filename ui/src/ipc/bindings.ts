@@ -17,19 +17,45 @@ export type Task = { id: string, repo: string, title: string, prompt: string, br
  */
 agent: string | null, argv: Array<string>, policy: string, state: TaskState, problem: string | null, created: number, run: string | null, };
 export type Overview = { repos: Array<Repo>, tasks: Array<Task>, };
-export type Run = { id: string, hostname: string, argv: Array<string>, started: number, ended: number | null, outcome: Outcome | null, promises: Array<PromiseRow>, };
+export type Run = { id: string, hostname: string, argv: Array<string>, started: number, ended: number | null, outcome: Outcome | null, promises: Array<Kept>, };
 export type TaskDetail = { task: Task, runs: Array<Run>, 
 /**
  * Branch that an apply stands on, if one does.
  */
 appliedOnto: string | null, };
 export type Level = "full" | "partial" | "absent";
-export type PromiseRow = { name: string, level: Level, detail: string, };
-export type Machine = { promises: Array<PromiseRow>, 
+export type Kept = { number: number, title: string, 
+/**
+ * By what, in words.
+ */
+how: string, level: Level, 
+/**
+ * Why not in full; empty where it is.
+ */
+reason: string, 
+/**
+ * Lost by a name that the person's policy accepts.
+ */
+accepted: boolean, 
+/**
+ * What it rests on, and what helps it.
+ */
+rows: Array<PromiseRow>, };
+export type PromiseRow = { name: string, how: string, level: Level, reason: string, };
+export type Cure = { at: string, what: string, why: string, command: string | null, 
+/**
+ * Name by which the person's own policy can accept the loss.
+ */
+accept: string | null, };
+export type Machine = { promises: Array<Kept>, 
 /**
  * Why nothing would start here, in words.
  */
-refuses: string | null, };
+refuses: string | null, 
+/**
+ * What refuses a start, then what weakens one.
+ */
+cures: Array<Cure>, };
 export type Branch = { name: string, checkedOut: boolean, };
 export type Kit = { id: string, name: string, found: boolean, 
 /**

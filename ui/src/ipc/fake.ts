@@ -1,5 +1,5 @@
 // The same interface in memory: for tests, and for work on the window in a browser.
-import type { Client, Event, EventBatch, FileDecision, Changes, ChangedFile, Overview, PromiseRow, Repo, Row, Run, Span, Task, TerminalSink, What, Process } from "./client";
+import type { Client, Event, EventBatch, FileDecision, Changes, ChangedFile, Cure, Kept, Overview, Repo, Row, Run, Span, Task, TerminalSink, What, Process } from "./client";
 
 /** A refusal as the Rust side sends it. */
 function refuse(code: string, message: string): Error {
@@ -10,15 +10,26 @@ const BASE = "4f1c9e2a7b5d3c1e9f8a6b4d2c0e1f3a5b7c9d8e";
 const TREE = "9d41c7a40be19d41c7a40be19d41c7a40be19d41";
 const START = Date.now() - 41 * 60_000;
 
-const PROMISES: PromiseRow[] = [
-  { name: "writes", level: "full", detail: "read-only root, three writable binds" },
-  { name: "reads", level: "full", detail: "hidden places are decoys" },
-  { name: "control", level: "full", detail: "own namespaces, no socket of the host" },
-  { name: "network", level: "full", detail: "loopback only; everything else goes to the warden" },
-  { name: "syscalls", level: "full", detail: "filter in force" },
-  { name: "landlock", level: "partial", detail: "this kernel’s Landlock has no rule for abstract sockets" },
-  { name: "memory", level: "absent", detail: "no cgroup was delegated" },
+/** The table of a run whose person accepted the loss of the network's promise. */
+export const PROMISES: Kept[] = [
+  kept(1, "It writes only its workspace, its private home, caches and /tmp", "own mount namespace + Landlock ABI 7"),
+  kept(2, "It can't open your home, other repositories, other tasks or credentials", "own root + Landlock ABI 7"),
+  kept(4, "It reaches no network but through the warden", "", "absent", "no way out, so nothing is reached: no nf_tables", true),
+  kept(6, "It can't reach what controls it", "own namespaces + seccomp: 383 calls listed"),
+  {
+    ...kept(8, "A runaway is stopped", "RLIMIT_NPROC + the warden's clock", "partial", "memory: no cgroup was delegated"),
+    rows: [
+      { name: "processes", how: "RLIMIT_NPROC", level: "full", reason: "" },
+      { name: "memory", how: "", level: "absent", reason: "no cgroup was delegated" },
+    ],
+  },
 ];
+
+function kept(number: number, title: string, how: string, level: Kept["level"] = "full", reason = "", accepted = false): Kept {
+  return { number, title, how, level, reason, accepted, rows: level === "full" ? [] : [{ name: "guarantee", how, level, reason }] };
+}
+
+const CURES: Cure[] = [{ at: "network", what: "no way out", why: "nf_tables is not loaded", command: "sudo modprobe nft_tproxy", accept: "network" }];
 
 /** Names and texts that try to act; every view has to draw them as text. */
 export const HOSTILE = {
@@ -195,7 +206,7 @@ export function fakeClient(empty = false): Fake {
       watchers.add(w);
       return () => watchers.delete(w);
     },
-    machine: () => run("machine", [], () => ({ promises: PROMISES, refuses: null })),
+    machine: () => run("machine", [], () => ({ promises: PROMISES, refuses: null, cures: CURES })),
     addRepo: (path) =>
       run("addRepo", [path], () => {
         if (path.includes("nothing")) throw refuse("usage", `${path} is not a git repository: run \`git init\` there, or choose another folder`);
