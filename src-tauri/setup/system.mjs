@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process'
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** Each purpose needs what those before it need: the command line, the window besides, the tests besides. */
-const PURPOSES = ['terminal', 'start', 'test']
+/** Each purpose needs what those before it need: the command line, the window besides, the tests besides, their own machine besides. */
+const PURPOSES = ['terminal', 'start', 'test', 'machine']
 
 /** One need: `there(probe)` looks for the thing itself, never for a package, so it is right on any distribution. */
 export const NEEDS = [
@@ -62,6 +62,33 @@ export const NEEDS = [
     dnf: ['bubblewrap'],
     pacman: ['bubblewrap'],
   },
+  {
+    what: 'QEMU',
+    why: 'test:machine boots a stock kernel in it',
+    for: 'machine',
+    there: (probe) => probe.program('qemu-system-x86_64'),
+    apt: ['qemu-system-x86'],
+    dnf: ['qemu-system-x86-core'],
+    pacman: ['qemu-system-x86'],
+  },
+  {
+    what: 'debootstrap',
+    why: 'test:machine makes its Debian with it',
+    for: 'machine',
+    there: (probe) => probe.program('debootstrap'),
+    apt: ['debootstrap'],
+    dnf: ['debootstrap'],
+    pacman: ['debootstrap'],
+  },
+  {
+    what: 'mke2fs',
+    why: 'test:machine makes its disks with it',
+    for: 'machine',
+    there: (probe) => probe.program('mke2fs'),
+    apt: ['e2fsprogs'],
+    dnf: ['e2fsprogs'],
+    pacman: ['e2fsprogs'],
+  },
 ]
 
 const MANAGERS = {
@@ -113,7 +140,7 @@ export function managerOf(release) {
   return family ? FAMILIES[family] : null
 }
 
-/** What a purpose (`terminal`, `start`, `test`) needs and this system lacks. */
+/** What a purpose (`terminal`, `start`, `test`, `machine`) needs and this system lacks. */
 export function missing(purpose, probe = machine) {
   return NEEDS.filter((need) => PURPOSES.indexOf(need.for) <= PURPOSES.indexOf(purpose) && !need.there(probe))
 }

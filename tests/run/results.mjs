@@ -107,6 +107,33 @@ export function judgeAbsent(results, absent) {
   return failures
 }
 
+/**
+ * Failures of a tier that stands in for what `npm test` lacks, here `tier`: what it is named for must be there and be tested, and
+ * what it lacks itself must be listed under `[[TIER]]`, since another tier tests that.
+ */
+export function judgeAbsentThere(results, absent, tier) {
+  const failures = []
+  const own = new Map((absent[tier] ?? []).map((entry) => [entry.feature, entry]))
+  const listedElsewhere = new Map((absent.absent ?? []).map((entry) => [entry.feature, entry]))
+  const promised = new Map([...listedElsewhere].filter(([, entry]) => entry.tier === tier))
+  const said = new Map()
+  for (const r of results) for (const feature of r.absent) said.set(feature, [...(said.get(feature) ?? []), r])
+  for (const [feature, by] of said) {
+    if (promised.has(feature)) failures.push(result('absent', `"${feature}" is to be tested by the tier ${tier}, but is absent there too`, null, false, `said by ${by.map(fullName).join(', ')}`))
+    else if (!own.has(feature) && !listedElsewhere.has(feature)) failures.push(result('absent', `"${feature}" is not listed under [[${tier}]] in tests/absent.toml`, null, false, `said by ${by.map(fullName).join(', ')}`))
+  }
+  for (const entry of promised.values()) {
+    if (!results.some((r) => plainName(r) === entry.probe && r.outcome === 'passed')) failures.push(result('absent', `"${entry.feature}" is to be tested by the tier ${tier}, but its probe ${entry.probe} did not pass there`, null, false, ''))
+  }
+  for (const entry of own.values()) {
+    for (const key of ['feature', 'reason', 'probe']) {
+      if (typeof entry[key] !== 'string' || entry[key] === '') failures.push(result('absent', `an entry of [[${tier}]] lacks its ${key}`, null, false, JSON.stringify(entry)))
+    }
+    if (!said.has(entry.feature)) failures.push(result('absent', `"${entry.feature}" is listed under [[${tier}]], but nobody missed it there (its probe: ${entry.probe})`, null, false, ''))
+  }
+  return failures
+}
+
 /** A test as a reader finds it. */
 export function fullName(r) {
   return `${r.suite}::${r.name}${r.column ? ` (${r.column})` : ''}`

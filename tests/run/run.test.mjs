@@ -4,7 +4,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { count, fromJunit, fromLibtestSummary, fromTap, fromVitest, judgeAbsent, judgePromises, lastLine, listed, promiseTable, promisesOf, result } from './results.mjs'
+import { count, fromJunit, fromLibtestSummary, fromTap, fromVitest, judgeAbsent, judgeAbsentThere, judgePromises, lastLine, listed, promiseTable, promisesOf, result } from './results.mjs'
 import { runDirect } from './rust.mjs'
 import { parseToml } from './toml.mjs'
 
@@ -74,6 +74,22 @@ test('what is absent and the list must agree both ways', () => {
   assert.match(judgeAbsent([], LISTED)[0].name, /did not run/)
   const short = { absent: [{ feature: 'cgroups', probe: 'jail::limits::p8_memory' }] }
   assert.equal(judgeAbsent([said], short).length, 2, 'reason and tier are not optional')
+})
+
+test('a tier that stands in for npm test must have what it is named for, and say what it lacks itself', () => {
+  const listed = { absent: [{ ...LISTED.absent[0], tier: 'machine' }] }
+  const passed = result('promises::jail', 'limits::p8_memory', 'root', true, '')
+  const judge = (results, table) => judgeAbsentThere(results, table, 'machine').map((f) => f.name)
+  assert.deepEqual(judge([passed], listed), [])
+  assert.match(judge([said], listed)[0], /absent there too/)
+  assert.match(judge([], listed)[0], /did not pass there/)
+  assert.match(judge([result('promises::jail', 'limits::p8_memory', 'root', false, '')], listed)[0], /did not pass there/)
+  assert.match(judge([said], {})[0], /not listed under \[\[machine\]\]/)
+  assert.deepEqual(judge([said], LISTED), [], 'what no tier can test is listed once')
+  const own = { machine: [{ feature: 'cgroups', reason: 'old', probe: 'x' }] }
+  assert.deepEqual(judge([said], own), [])
+  assert.match(judge([passed], own)[0], /nobody missed it there/)
+  assert.match(judge([said], { machine: [{ feature: 'cgroups' }] })[0], /lacks its reason/)
 })
 
 test('a test finds its promise by its name or by the table', () => {

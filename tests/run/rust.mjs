@@ -17,11 +17,11 @@ export function at(prefix, cwd) {
 }
 
 /**
- * What one `cargo build --workspace --all-targets` made.
+ * What one `cargo build --all-targets` of these packages made.
  * @returns {{code: number, programs: string[], suites: {suite: string, binary: string, cwd: string}[]}}
  */
-export function build(top) {
-  const words = ['build', '--workspace', '--all-targets', '--message-format=json-render-diagnostics']
+export function build(top, what = ['--workspace']) {
+  const words = ['build', ...what, '--all-targets', '--message-format=json-render-diagnostics']
   const made = spawnSync('cargo', words, { cwd: top, stdio: ['ignore', 'pipe', 'inherit'], encoding: 'utf8', maxBuffer: 1 << 28 })
   const artifacts = (made.stdout ?? '')
     .split('\n')

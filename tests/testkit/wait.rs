@@ -2,8 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+/// A limit on a wait, as long as this machine needs it: `AIRLOCK_TEST_PATIENCE` is by how much it is slower than others.
+pub fn patiently(limit: Duration) -> Duration {
+    let times = std::env::var("AIRLOCK_TEST_PATIENCE").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    limit.saturating_mul(times)
+}
+
 /// Asks again and again until there is an answer; ends the test after `limit` with what was waited for.
 pub fn eventually<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
+    let limit = patiently(limit);
     let start = Instant::now();
     loop {
         if let Some(answer) = ask() {

@@ -1,0 +1,22 @@
+// What is done in which guest. Each phase boots anew, since some of them change the machine for good.
+import { SUITES } from './payload.mjs'
+import { runInGuest } from './suites.mjs'
+
+/**
+ * @typedef {{guest: import('./guest.mjs').Guest, top: string, suites: object[], only: RegExp|null, results: object[]}} Task
+ * @type {Record<string, {minutes: number, kernelWords?: string[], memory?: string, run: (task: Task) => Promise<void>}>}
+ */
+export const PHASES = {
+  plain: { minutes: 60, run: plain },
+}
+
+/** The promises as root and as a person, on the machine as Debian ships it. */
+async function plain({ guest, top, suites, only, results }) {
+  const wanted = SUITES.flatMap((name) => suites.filter(({ suite }) => suite === name))
+  for (const column of ['root', 'user']) results.push(...(await runInGuest(guest, top, wanted, column, { only, leaveOut })))
+}
+
+function leaveOut(suite, name) {
+  if (/real_agent::/.test(name)) return 'the agent is a program of 200 MB with a compiler in it, for which an emulated processor is too slow'
+  return null
+}
