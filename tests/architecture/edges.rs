@@ -32,7 +32,6 @@ const FENCED: &[(&str, &str)] = &[
     ("rusqlite", "db"),
     ("git2", "worktree"),
     ("hickory-proto", "egress"),
-    ("fuser", "supervise"),
     ("landlock", "jail"),
     ("libc", "sys"),
 ];

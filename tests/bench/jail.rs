@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use supervise::compose::Grants;
-use supervise::decoy::{Decoys, Places};
+use supervise::decoy::Telling;
 use supervise::notify::Notify;
 use supervise::who::{JailRef, Who};
 use supervise::{Ended, Jail};
@@ -29,7 +29,7 @@ pub(crate) struct Task {
 pub(crate) struct Running {
     pub(crate) jail: Jail,
     told: Arc<AtomicUsize>,
-    _sensors: (Option<Notify>, Option<Decoys>),
+    _sensors: (Option<Notify>, Option<Telling>),
 }
 
 impl Task {
@@ -90,9 +90,7 @@ impl Task {
             }
         };
         let notify = jail.notify.take().map(|fd| Notify::serve(fd, Arc::clone(&who), sink).expect("calls are observed"));
-        let place = Places::Root(model::path::RawPath::from(spec.home.join(".ssh").as_os_str().as_encoded_bytes()));
-        let owner = (plan.identity.uid, plan.identity.gid);
-        let decoys = jail.fuse.take().map(|fd| Decoys::serve(fd, place, owner, who, |_| {}).expect("decoys are served"));
+        let decoys = jail.decoys.take().map(|decoys| decoys.tell(who, |_| {}).expect("touches are told"));
         jail.go().expect("the command runs");
         Running { jail, told, _sensors: (notify, decoys) }
     }

@@ -8,10 +8,12 @@
 )]
 
 mod control;
+mod decoys;
+mod decoys_pressed;
+mod decoys_unserved;
 mod devices;
 mod files;
 mod git;
-mod hidden;
 mod keeper;
 mod life;
 mod limits;

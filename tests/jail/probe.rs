@@ -13,7 +13,8 @@ use rustix::net::{Protocol, SocketFlags, SocketType};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::num::NonZeroU32;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
 
 type Tried = Result<String, String>;
@@ -36,6 +37,9 @@ fn main() {
         ["processes", most] => processes(most.parse().unwrap()),
         ["inotify"] => inotify(),
         ["terminals"] => terminals(),
+        ["touch", place, threads, rounds, name] => touch(place, threads.parse().unwrap(), rounds.parse().unwrap(), name),
+        ["hold-places", ref places @ ..] => hold_places(places),
+        ["row", plan, program] => row(plan, program),
         ["hold", plan, program] => hold(plan, program),
         ["starved", plan, program] => starved(plan, program),
         _ => panic!("no such probe: {words:?}"),
@@ -132,6 +136,81 @@ fn terminals() -> Tried {
             return Ok(held.len().to_string());
         }
     }
+}
+
+/// Touches a name in a place so often on so many threads, and says how often it was refused. `*` stands for every odd name.
+fn touch(place: &str, threads: usize, rounds: usize, name: &str) -> Tried {
+    let odd = name == "*";
+    let long = "n".repeat(255);
+    let odd_names: [&[u8]; 6] = [b"a\nb", b"\xff\xfe", long.as_bytes(), b"\x1b[2J\x07", b"x/y/z/../..", b" "];
+    let refused = std::thread::scope(|scope| {
+        let one = |thread: usize| {
+            let mut refused = 0;
+            for round in 0..rounds {
+                let mut path = [place.as_bytes(), b"/"].concat();
+                match odd {
+                    true => path.extend([odd_names[round % 6], format!("{thread}.{round}").as_bytes()].concat()),
+                    false => path.extend(name.as_bytes()),
+                }
+                let path = std::path::PathBuf::from(std::ffi::OsString::from_vec(path));
+                let error = std::fs::File::open(path).err().and_then(|e| e.raw_os_error());
+                refused += usize::from(error == Some(nix::libc::EACCES) || error == Some(nix::libc::ENAMETOOLONG));
+            }
+            refused
+        };
+        let all: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
+        all.into_iter().map(|t| t.join().unwrap()).sum::<usize>()
+    });
+    Ok(refused.to_string())
+}
+
+/// Holds places in every way there is, stops some of those that touch them, and never ends.
+fn hold_places(places: &[&str]) -> Tried {
+    let mut held = Vec::new();
+    let watch = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).map_err(says)?;
+    for place in places {
+        for _ in 0..20 {
+            let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+            held.push(rustix::fs::open(*place, flags, rustix::fs::Mode::empty()).map_err(says)?);
+        }
+        rustix::fs::inotify::add_watch(&watch, *place, rustix::fs::inotify::WatchFlags::ALL_EVENTS).map_err(says)?;
+        if let Ok(file) = std::fs::File::open(place) {
+            return Err(format!("{place} could be opened to be mapped: {file:?}"));
+        }
+    }
+    std::env::set_current_dir(places[0]).map_err(says)?;
+    for number in 0..8 {
+        let place = places[0].to_owned();
+        // A process of its own, so that it can be stopped in the middle of a touch.
+        let child = std::process::Command::new("/bin/sh")
+            .args(["-c", "while :; do cat \"$0/x\"; cat \"$0/y\"; done 2>/dev/null"])
+            .arg(place)
+            .current_dir("/")
+            .spawn()
+            .map_err(says)?;
+        if number % 2 == 0 {
+            std::thread::sleep(Duration::from_millis(30));
+            let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).map_err(says)?;
+        }
+    }
+    let place = places[0].to_owned();
+    std::thread::spawn(move || touch(&place, 16, usize::MAX, "*"));
+    println!("ok holding {}", held.len());
+    loop {
+        std::thread::sleep(Duration::from_secs(100));
+    }
+}
+
+/// Outside: starts a jail, says how far its decoys go, and lets its command say the rest.
+fn row(plan: &str, program: &str) -> Tried {
+    let plan = jail_plan::Plan::from_json(&std::fs::read(plan).map_err(says)?).map_err(says)?;
+    let copy = || std::io::stdout().as_fd().try_clone_to_owned().map_err(says);
+    let null = std::fs::File::open("/dev/null").map_err(says)?;
+    let jail = supervise::spawn(&plan, std::path::Path::new(program), Some([null.into(), copy()?, copy()?])).map_err(says)?;
+    println!("{:?}", jail.report.status(jail_plan::Guarantee::Decoys));
+    jail.go().map_err(says)?;
+    jail.wait().map(|ended| format!("{:?}", ended.exit)).map_err(says)
 }
 
 /// Outside: starts a jail and holds it until killed.

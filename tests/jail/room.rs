@@ -8,11 +8,10 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use supervise::compose::{self, Grants};
-use supervise::decoy::{Decoys, Places};
+use supervise::decoy::Telling;
 use supervise::fact::Fact;
 use supervise::notify::Notify;
 use supervise::who::{JailRef, Who};
@@ -49,7 +48,7 @@ pub(crate) struct Running {
     pub(crate) out: Option<std::io::PipeReader>,
     pub(crate) err: Option<std::io::PipeReader>,
     _notify: Option<Notify>,
-    _decoys: Option<Decoys>,
+    pub(crate) decoys: Option<Telling>,
 }
 
 pub(crate) const SECRET: &str = "SECRET-OF-THE-PERSON";
@@ -165,12 +164,9 @@ impl Room {
         let who = Who::new(JailRef { init_pid, ..JailRef::default() }).expect("the jail's init can be looked at");
         let notify =
             jail.notify.take().map(|fd| Notify::serve(fd, Arc::clone(&who), sink.clone()).expect("notifications are served"));
-        let place = model::path::RawPath::from(self.home.join(".ssh").as_os_str().as_bytes());
-        let owner = (plan.identity.uid, plan.identity.gid);
-        let decoys =
-            jail.fuse.take().map(|fd| Decoys::serve(fd, Places::Root(place), owner, who, sink).expect("the decoy is served"));
+        let decoys = jail.decoys.take().map(|decoys| decoys.tell(who, sink).expect("touches are told"));
         jail.go().expect("the jail hears");
-        Ok(Running { jail, out, err, _notify: notify, _decoys: decoys })
+        Ok(Running { jail, out, err, _notify: notify, decoys })
     }
 
     /// Runs a command to its end.

@@ -180,11 +180,42 @@ pub enum Step {
         /// Where.
         target: Raw,
     },
-    /// A FUSE file system of which every touch is told and refused. At most one a plan.
+    /// A place of which every touch is refused and told; where the machine has no FUSE it is closed all the same.
     Decoy {
-        /// The hidden directory.
+        /// The hidden place.
         target: Raw,
+        /// What is there without it.
+        on: Ground,
     },
+}
+
+/// What a decoy goes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ground", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Ground {
+    /// A place of the jail's own with nothing of the person's in it: made where it is missing, left out where something
+    /// odd is in the way.
+    Own {
+        /// What the decoy seems to be.
+        looks: Looks,
+    },
+    /// Something of the person's that a bind shows: closed whatever it is.
+    Shown {
+        /// As in [`Step::Mask`].
+        must_exist: bool,
+    },
+}
+
+/// What a decoy seems to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Looks {
+    /// A directory that can't be listed.
+    Directory,
+    /// A file that can't be opened.
+    File,
+    /// A file that is gone when it is opened: for what tools look for by themselves and only then do without.
+    Gone,
 }
 
 /// Whether a bind may be written.
@@ -294,9 +325,6 @@ impl Plan {
         if let Some(word) = words.into_iter().find(|w| w.as_bytes().contains(&0)) {
             return Err(bad(format!("`{word}` holds a NUL byte, which no argument or variable can")));
         }
-        if self.root.iter().filter(|s| matches!(s, Step::Decoy { .. })).count() > 1 {
-            return Err(bad("the plan has more than one decoy".into()));
-        }
         Ok(())
     }
 }
@@ -324,7 +352,7 @@ impl Step {
             | Self::Proc { target }
             | Self::Dev { target, .. }
             | Self::Devpts { target }
-            | Self::Decoy { target } => target,
+            | Self::Decoy { target, .. } => target,
         }
     }
 }

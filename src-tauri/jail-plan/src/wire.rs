@@ -15,6 +15,10 @@ pub enum Say {
         /// Its pid as the starter sees it.
         pid: i32,
     },
+    /// The decoys' file system is mounted, and the jail is about to look its entries up. One descriptor: its `/dev/fuse`,
+    /// non-blocking. Said at most once, and only where the plan has a decoy. Node `Nd` of the root is a directory and `Nf`
+    /// a file for the plan's Nth decoy, from 0. Closing the descriptor closes the decoys for good.
+    Fuse,
     /// Everything stands and the command waits for [`Answer::Go`]. Descriptors: those of `handed`, in order.
     Ready {
         /// How far each guarantee holds.
@@ -46,8 +50,6 @@ pub enum Handed {
     Listener,
     /// The UDP socket at port 53.
     Dns,
-    /// The decoy's `/dev/fuse`.
-    Fuse,
     /// The seccomp listener.
     Notify,
 }

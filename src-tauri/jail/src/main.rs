@@ -3,6 +3,7 @@
 //! It finds a packet socket at descriptor 0 and the plan at descriptor 1, and says how it went. A step that can't be done
 //! as planned ends the start: there is no second way here, a weaker jail is another plan. Single-threaded.
 
+mod decoys;
 mod error;
 mod exec;
 mod fresh;
@@ -67,7 +68,7 @@ fn stand_up(link: &Link) -> Result<Infallible, jail_plan::Refusal> {
     let fresh = fresh::read(link)?;
     let namespaced = fresh.enter_namespaces(link)?;
     let connected = namespaced.make_network()?;
-    let mounted = connected.make_root()?;
+    let mounted = connected.make_root(link)?;
     let confined = mounted.confine(link)?;
     confined.run_command(link)
 }

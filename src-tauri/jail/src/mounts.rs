@@ -1,20 +1,22 @@
 //! The third stage: a new root on a fresh file system in memory, built step by step, and the old one gone.
 
 use crate::Context;
+use crate::decoys::Decoys;
 use crate::error::{NAMESPACES, OrRefuse as _, Step, UNEXPECTED};
 use crate::idmap::Bound;
+use crate::link::Link;
 use crate::namespaces::Namespaced;
 use crate::overlay::{self, Layers};
 use crate::place::{Place, kind};
 use crate::proc_dev;
 use crate::quotas::{self, Quotas};
-use jail_plan::{Access, Cache, Guarantee, Handed, Kind, Raw, Refusal, Stage, Status, Step as PlanStep};
+use jail_plan::{Access, Cache, Guarantee, Kind, Raw, Refusal, Stage, Status, Step as PlanStep};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use sys::mount::{Attributes, Reach};
 
 /// In its own root; nothing of the host is in sight but what the plan shows.
@@ -27,7 +29,7 @@ const COVERS: &str = "/run/airlock/cover";
 
 impl Namespaced {
     /// Builds the root and moves in.
-    pub(crate) fn make_root(self) -> Step<Mounted> {
+    pub(crate) fn make_root(self, link: &Link) -> Step<Mounted> {
         let Self { mut context, mut prepared } = self;
         let quotas = Quotas::open()?;
         // What the host mounts from now on must not show up here, nor anything of ours there.
@@ -44,6 +46,7 @@ impl Namespaced {
             || "putting up the new root".into(),
         )?;
         let place = Place(skeleton);
+        let mut decoys = Decoys::open(&context.plan, link);
         let steps = std::mem::take(&mut context.plan.root);
         let mut covers = 0;
         for (index, step) in steps.iter().enumerate() {
@@ -86,10 +89,11 @@ impl Namespaced {
                 PlanStep::Proc { target } => proc_dev::proc(&place, target)?,
                 PlanStep::Dev { target, more } => proc_dev::dev(&place, target, more)?,
                 PlanStep::Devpts { target } => proc_dev::devpts(&place, target)?,
-                PlanStep::Decoy { target } => decoy(&place, target, &mut context)?,
+                PlanStep::Decoy { target, on } => decoys.place(&place, &mut covers, target, *on)?,
             }
         }
         context.plan.root = steps;
+        decoys.report(&mut context.report);
         move_in(&place)?;
         quotas.close(&context.plan.limits, context.plan.nested)?;
         let bounded = "quotas of the user namespace, resource limits, and calls that the filter refuses";
@@ -213,7 +217,7 @@ fn file(place: &Place, target: &Raw, contents: &Raw, mode: u32) -> Step<()> {
 }
 
 /// A read-only mount of a new file on the skeleton.
-fn cover(place: &Place, count: &mut u32, contents: &Raw, mode: u32) -> Step<OwnedFd> {
+pub(crate) fn cover(place: &Place, count: &mut u32, contents: &Raw, mode: u32) -> Step<OwnedFd> {
     let path = Raw::from(format!("{COVERS}/{count}"));
     *count += 1;
     file(place, &path, contents, mode)?;
@@ -222,7 +226,7 @@ fn cover(place: &Place, count: &mut u32, contents: &Raw, mode: u32) -> Step<Owne
         .or_refuse(Stage::Mounts, UNEXPECTED, || format!("taking a mount of `{path}`"))
 }
 
-fn mask(place: &Place, covers: &mut u32, target: &Raw, must_exist: bool) -> Step<()> {
+pub(crate) fn mask(place: &Place, covers: &mut u32, target: &Raw, must_exist: bool) -> Step<()> {
     let Some(hidden) = place.look(target)? else {
         return if must_exist { Err(moved(target)) } else { Ok(()) };
     };
@@ -246,33 +250,4 @@ pub(crate) fn unreadable_directory() -> Step<OwnedFd> {
     sys::mount::set_attributes(mount.as_fd(), Reach::Mount, read_only)
         .or_refuse(Stage::Mounts, UNEXPECTED, || "closing an empty directory".into())?;
     Ok(mount)
-}
-
-/// A FUSE file system that whoever holds the descriptor answers for. Where the machine has none, the place is closed all
-/// the same, and only the telling is lost.
-fn decoy(place: &Place, target: &Raw, context: &mut Context) -> Step<()> {
-    let over = place.directory(target)?;
-    let identity = context.plan.identity;
-    let made = rustix::fs::openat(CWD, "/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).and_then(|fuse| {
-        let options = [
-            ("source", "airlock".to_owned()),
-            ("fd", fuse.as_raw_fd().to_string()),
-            ("rootmode", "40000".to_owned()),
-            ("user_id", identity.uid.to_string()),
-            ("group_id", identity.gid.to_string()),
-        ];
-        Ok((file_system("fuse", &options, MountAttrFlags::MOUNT_ATTR_NODEV)?, fuse))
-    });
-    let (mount, status) = match made {
-        Ok((mount, fuse)) => {
-            context.handed.push((Handed::Fuse, fuse));
-            (mount, Status::Full)
-        }
-        Err(e) => (
-            unreadable_directory()?,
-            Status::absent(format!("/dev/fuse can't be used ({e}): hidden places are closed, but a touch is not told")),
-        ),
-    };
-    context.report.keep(Guarantee::Decoys, "a FUSE file system that refuses and tells", status);
-    attach(&mount, &over, target)
 }

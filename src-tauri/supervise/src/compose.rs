@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 mod check;
 mod env;
+mod hidden;
 
 pub use check::Conflict;
 
@@ -123,8 +124,8 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
     root.extend(shown);
     // The agent finds its own git directory whatever it does to this file: it can't be written, moved or removed.
     root.push(Step::Cover { target: below(&workspace, b".git"), contents: Raw::from(format!("gitdir: {GIT}\n")) });
-    root.push(Step::Decoy { target: below(&home, b".ssh") });
-    root.extend(check::masks(spec, grants));
+    let hidden = hidden::steps(spec, grants, &root);
+    root.extend(hidden);
 
     let runtime = etc::runtime_dir(identity.uid);
     let writable =

@@ -2,267 +2,271 @@
 //!
 //! Invariant: a request waits for nothing but a bounded look into `/proc`. If this server ends, the places fail closed.
 
+pub mod wire;
+
 use crate::fact::Fact;
 use crate::tell::{Teller, Told};
 use crate::who::Who;
-use fuser::{
-    AccessFlags, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr,
-    Request, Session, SessionACL, TimeOrNow,
-};
-use model::event::FileOp;
+use jail_plan::{Ground, Looks, Plan, Step};
+use model::event::{FileOp, Process};
 use model::path::RawPath;
-use std::ffi::OsStr;
+use nix::libc;
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::io::Errno;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 use thiserror::Error;
+use wire::{Answer, Ask, Node, Request};
 
-/// Attributes of the places never change.
-const LONG: Duration = Duration::from_secs(3600);
-/// One may look into `/proc` while another answers.
-const THREADS: usize = 2;
+/// So much of a second goes into naming who touches; beyond it touches are told by place, without a process.
+const NAMING: Duration = Duration::from_millis(250);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Why the hidden places can't be served.
 #[derive(Debug, Error)]
 pub enum DecoyError {
-    /// No thread left.
-    #[error("the hidden places can't be served: {0}; raise the limit of processes")]
+    /// No thread or descriptor left.
+    #[error("the hidden places can't be served: {0}; raise the limit of processes or open files")]
     Start(#[from] std::io::Error),
 }
 
-/// Which hidden places the file system holds.
+/// A hidden place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Places {
-    /// The file system's root is the place.
-    Root(RawPath),
-    /// The root holds directories `0`, `1`, … that were bound over these places; the root itself is shown nowhere.
-    Numbered(Vec<RawPath>),
+pub struct Hidden {
+    /// As the person knows it.
+    pub path: RawPath,
+    /// What it seems to be; counts for how an open of a file is answered.
+    pub looks: Looks,
 }
 
-/// Serves the hidden places of one jail. Dropping it stops telling; the places stay refused until their file system is gone.
+/// The hidden places of a plan, in the order of its decoys; those of the home begin with `~`, as a policy writes them.
+pub fn places(plan: &Plan) -> Vec<Hidden> {
+    let home = plan.env.iter().find(|(key, _)| key.as_bytes() == b"HOME").map_or(b"".as_slice(), |(_, home)| home.as_bytes());
+    let of = |step: &Step| match step {
+        Step::Decoy { target, on } => {
+            let looks = match on {
+                Ground::Own { looks } => *looks,
+                Ground::Shown { .. } => Looks::File,
+            };
+            let in_home = target.as_bytes().strip_prefix(home).filter(|rest| !home.is_empty() && rest.starts_with(b"/"));
+            let path = in_home.map_or_else(|| target.as_bytes().into(), |rest| RawPath([b"~", rest].concat()));
+            Some(Hidden { path, looks })
+        }
+        _ => None,
+    };
+    plan.root.iter().filter_map(of).collect()
+}
+
+/// Serves the hidden places of one jail. Until [`Decoys::tell`] touches are refused and not told. Dropping it closes the
+/// file system: the places fail then.
 #[derive(Debug)]
-pub struct Decoys {
+pub struct Decoys(Arc<Shared>);
+
+/// Decoys whose touches are told. Dropping it closes them, and waits until what was told has reached the sink.
+#[derive(Debug)]
+pub struct Telling {
+    decoys: Option<Decoys>,
     told: Told,
 }
 
+/// Closes the file system of a jail whose end it holds up.
+#[derive(Debug, Clone)]
+pub(crate) struct Closer(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// The file system's other end, held by nobody while a process is looked at: closing it can't be held up by that.
+    fuse: Mutex<Option<Arc<OwnedFd>>>,
+    stop: OwnedFd,
+    witness: OnceLock<Witness>,
+}
+
+/// Who touches is looked up here and told there.
+#[derive(Debug)]
+struct Witness {
+    who: Arc<Who>,
+    teller: Teller,
+}
+
 impl Decoys {
-    /// Serves the `/dev/fuse` descriptor of a mounted file system; returns at once. `owner` is the user and group that the
-    /// places seem to belong to, as numbers inside.
-    pub fn serve(
-        fuse: OwnedFd,
-        places: Places,
-        owner: (u32, u32),
-        who: Arc<Who>,
-        sink: impl Fn(Fact) + Send + Sync + 'static,
-    ) -> Result<Decoys, DecoyError> {
+    /// Serves the `/dev/fuse` descriptor (non-blocking) of a mounted file system; returns at once. `owner` is the user and
+    /// group that the places seem to belong to, as numbers inside.
+    pub fn serve(fuse: OwnedFd, places: Vec<Hidden>, owner: (u32, u32)) -> Result<Decoys, DecoyError> {
+        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?;
+        let shared = Arc::new(Shared { fuse: Mutex::new(Some(Arc::new(fuse))), stop, witness: OnceLock::new() });
+        let mut server = Server { shared: Arc::clone(&shared), places, owner, begun: Instant::now(), spent: Duration::ZERO };
+        std::thread::Builder::new().name("decoys".into()).spawn(move || server.run())?;
+        Ok(Decoys(shared))
+    }
+
+    /// Tells touches from now on. `sink` is called on a thread of its own and may take its time: what it can't take is
+    /// counted.
+    pub fn tell(self, who: Arc<Who>, sink: impl Fn(Fact) + Send + Sync + 'static) -> Result<Telling, DecoyError> {
         let (teller, told) = Teller::start(sink)?;
-        let decoy = Decoy { places, owner, who, teller: teller.clone() };
-        let mut config = Config::default();
-        config.n_threads = Some(THREADS);
-        std::thread::Builder::new().name("decoys".into()).spawn(move || {
-            // The kernel lets in whom the mount's own options let in; all of them are jailed.
-            let served = Session::from_fd(decoy, fuse, SessionACL::All, config).and_then(Session::run);
-            if let Err(error) = served {
-                let detail = format!("hidden places stay closed, but touches are no longer told: {error}");
-                teller.tell(Fact::Incomplete { detail });
-            }
-        })?;
-        Ok(Decoys { told })
+        // Only here, and this takes `self`.
+        drop(self.0.witness.set(Witness { who, teller }));
+        Ok(Telling { decoys: Some(self), told })
+    }
+
+    pub(crate) fn closer(&self) -> Closer {
+        Closer(Arc::clone(&self.0))
     }
 }
 
 impl Drop for Decoys {
     fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        drop(self.decoys.take());
         self.told.wait();
     }
 }
 
-#[derive(Debug)]
-struct Decoy {
-    places: Places,
+impl Closer {
+    /// Ends every request that waits, and every later one, with an error.
+    pub(crate) fn close(&self) {
+        self.0.close();
+    }
+}
+
+impl Shared {
+    fn fuse(&self) -> Option<Arc<OwnedFd>> {
+        self.fuse.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn close(&self) {
+        drop(self.fuse.lock().unwrap_or_else(PoisonError::into_inner).take());
+        // Its only write, so that the counter can't be full; whoever waits for a request lets go of the descriptor.
+        _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+}
+
+struct Server {
+    shared: Arc<Shared>,
+    places: Vec<Hidden>,
     owner: (u32, u32),
-    who: Arc<Who>,
-    teller: Teller,
+    /// The current second of naming.
+    begun: Instant,
+    spent: Duration,
 }
 
-impl Decoy {
-    fn place(&self, ino: INodeNo) -> Option<&RawPath> {
-        match &self.places {
-            Places::Root(place) => (ino == INodeNo::ROOT).then_some(place),
-            Places::Numbered(places) => places.get(usize::try_from(ino.0.checked_sub(2)?).ok()?),
+impl Server {
+    fn run(&mut self) {
+        let mut buffer = vec![0; wire::REQUEST];
+        loop {
+            let length = match self.next(&mut buffer) {
+                Ok(Some(length)) => length,
+                Ok(None) | Err(Errno::NODEV) => return,
+                Err(error) => {
+                    if let Some(witness) = self.shared.witness.get() {
+                        let detail = format!("hidden places stay closed, but touches are no longer told: {error}");
+                        witness.teller.tell(Fact::Incomplete { detail });
+                    }
+                    return;
+                }
+            };
+            let Some(request) = buffer.get(..length).and_then(wire::decode) else { continue };
+            // Whoever asks still waits while it is told, and can be looked at.
+            let Some(answer) = self.answer(&request) else { continue };
+            let Some(fuse) = self.shared.fuse() else { return };
+            // An error means that nobody waits any more.
+            _ = rustix::io::write(&*fuse, &wire::encode(request.unique, answer, self.owner));
         }
     }
 
-    /// Names who asks while they still wait, and tells. The caller answers next.
-    fn touched(&self, request: &Request, op: FileOp, ino: INodeNo, name: Option<&OsStr>) {
-        let Some(place) = self.place(ino) else { return };
-        // Nobody inside has the number 0: Airlock itself asked whether a program exists.
-        if request.pid() == 0 {
-            return;
-        }
-        let mut path = place.0.clone();
-        if let Some(name) = name {
-            path.push(b'/');
-            path.extend_from_slice(name.as_bytes());
-        }
-        let process = self.who.known_inside(request.pid());
-        self.teller.tell(Fact::Decoy { process, op, path: RawPath(path), count: 1 });
-    }
-
-    fn attributes(&self, ino: INodeNo) -> FileAttr {
-        FileAttr {
-            ino,
-            size: 0,
-            blocks: 0,
-            atime: UNIX_EPOCH,
-            mtime: UNIX_EPOCH,
-            ctime: UNIX_EPOCH,
-            crtime: UNIX_EPOCH,
-            kind: FileType::Directory,
-            perm: 0o700,
-            nlink: 2,
-            uid: self.owner.0,
-            gid: self.owner.1,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
-    }
-}
-
-impl Filesystem for Decoy {
-    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if let (Places::Numbered(places), INodeNo::ROOT) = (&self.places, parent) {
-            let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
-            match number.filter(|n| usize::try_from(*n).is_ok_and(|n| n < places.len())) {
-                Some(number) => reply.entry(&LONG, &self.attributes(INodeNo(number + 2)), Generation(0)),
-                None => reply.error(Errno::ENOENT),
+    /// Waits for a request; `None` where the file system was closed.
+    fn next(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
+        loop {
+            let Some(fuse) = self.shared.fuse() else { return Ok(None) };
+            match rustix::io::read(&*fuse, &mut *buffer) {
+                Ok(length) => return Ok(Some(length)),
+                // NOENT: who asked was killed in between.
+                Err(Errno::INTR | Errno::NOENT) => continue,
+                Err(Errno::AGAIN) => {}
+                Err(error) => return Err(error),
             }
-            return;
+            let mut fds = [PollFd::new(&*fuse, PollFlags::IN), PollFd::new(&self.shared.stop, PollFlags::IN)];
+            match rustix::event::poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
         }
-        self.touched(request, FileOp::Read, parent, Some(name));
-        reply.error(Errno::EACCES);
     }
 
-    // Looking *at* a place is silent: `ls -la ~` and the completion of a shell do it.
-
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&LONG, &self.attributes(ino));
+    fn answer(&mut self, request: &Request<'_>) -> Option<Answer> {
+        let node = request.node;
+        Some(match (request.ask, node) {
+            (Ask::Note | Ask::Destroy, _) => return None,
+            (Ask::Init { major: 7 }, _) => Answer::Init,
+            (Ask::Init { .. }, _) => Answer::Error(libc::EPROTO),
+            (Ask::Attributes, _) => Answer::Attributes(node),
+            (Ask::Access, _) => Answer::Done,
+            // The kernel then asks no more and says that there are none.
+            (Ask::Optional, _) => Answer::Error(libc::ENOSYS),
+            (Ask::Room, _) => Answer::Room,
+            (Ask::Lookup(name), Node::Root) => {
+                wire::named(name, self.places.len()).map_or(Answer::Error(libc::ENOENT), Answer::Entry)
+            }
+            (_, Node::Root) => Answer::Error(libc::EACCES),
+            (ask, Node::Place { number, .. }) => {
+                let place = usize::try_from(number).ok().and_then(|number| self.places.get(number))?.clone();
+                let (op, name, errno) = match ask {
+                    Ask::Lookup(name) => (FileOp::Read, Some(name), libc::EACCES),
+                    Ask::Open(flags) => (opened(flags), None, wire::refusal(place.looks)),
+                    Ask::Change => (FileOp::Change, None, libc::EACCES),
+                    Ask::Make => (FileOp::Create, None, libc::EACCES),
+                    _ => (FileOp::Read, None, libc::EACCES),
+                };
+                self.touched(request.thread, op, place.path, name);
+                Answer::Error(errno)
+            }
+        })
     }
 
-    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        reply.ok();
+    fn touched(&mut self, thread: u32, op: FileOp, mut path: RawPath, name: Option<&[u8]>) {
+        // Nobody inside has the number 0: Airlock itself asked whether a program exists.
+        let Some(witness) = self.shared.witness.get().filter(|_| thread != 0) else { return };
+        let (who, teller) = (Arc::clone(&witness.who), witness.teller.clone());
+        let process = self.named(&who, thread);
+        if let Some(name) = name.filter(|_| process.is_some()) {
+            path.0.push(b'/');
+            path.0.extend_from_slice(name);
+        }
+        teller.tell(Fact::Decoy { process: process.flatten(), op, path, count: 1 });
     }
 
-    fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
-        // The kernel then asks no more and says that there are none.
-        reply.error(Errno::ENOSYS);
+    /// Who a thread is; `None` where naming has had its share of this second.
+    fn named(&mut self, who: &Who, thread: u32) -> Option<Option<Arc<Process>>> {
+        let now = Instant::now();
+        if now.duration_since(self.begun) >= SECOND {
+            (self.begun, self.spent) = (now, Duration::ZERO);
+        }
+        if self.spent >= NAMING {
+            return None;
+        }
+        let process = who.known_inside(thread);
+        self.spent += now.elapsed();
+        Some(process)
     }
+}
 
-    fn listxattr(&self, _: &Request, _: INodeNo, _: u32, reply: ReplyXattr) {
-        reply.error(Errno::ENOSYS);
+impl Drop for Server {
+    /// Also where it panicked: whoever waits must not wait for ever.
+    fn drop(&mut self) {
+        self.shared.close();
     }
+}
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        reply.statfs(0, 0, 0, 0, 0, 512, 255, 0);
-    }
-
-    // Everything else is a touch.
-
-    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.touched(request, FileOp::Read, ino, None);
-        reply.error(Errno::EACCES);
-    }
-
-    fn open(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.touched(request, FileOp::Read, ino, None);
-        reply.error(Errno::EACCES);
-    }
-
-    fn readdir(&self, request: &Request, ino: INodeNo, _: FileHandle, _: u64, reply: ReplyDirectory) {
-        self.touched(request, FileOp::Read, ino, None);
-        reply.error(Errno::EACCES);
-    }
-
-    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
-        self.touched(request, FileOp::Read, ino, None);
-        reply.error(Errno::EACCES);
-    }
-
-    fn setattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<u64>,
-        _: Option<TimeOrNow>,
-        _: Option<TimeOrNow>,
-        _: Option<SystemTime>,
-        _: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        self.touched(request, FileOp::Change, ino, None);
-        reply.error(Errno::EACCES);
-    }
-
-    fn setxattr(&self, request: &Request, ino: INodeNo, _: &OsStr, _: &[u8], _: i32, _: u32, reply: ReplyEmpty) {
-        self.touched(request, FileOp::Change, ino, None);
-        reply.error(Errno::EACCES);
-    }
-
-    fn removexattr(&self, request: &Request, ino: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        self.touched(request, FileOp::Change, ino, None);
-        reply.error(Errno::EACCES);
-    }
-
-    fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
-        self.touched(request, FileOp::Create, parent, Some(name));
-        reply.error(Errno::EACCES);
-    }
-
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
-        self.touched(request, FileOp::Create, parent, Some(name));
-        reply.error(Errno::EACCES);
-    }
-
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, _: &Path, reply: ReplyEntry) {
-        self.touched(request, FileOp::Create, parent, Some(name));
-        reply.error(Errno::EACCES);
-    }
-
-    fn link(&self, request: &Request, _: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.touched(request, FileOp::Create, parent, Some(name));
-        reply.error(Errno::EACCES);
-    }
-
-    fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
-        self.touched(request, FileOp::Create, parent, Some(name));
-        reply.error(Errno::EACCES);
-    }
-
-    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.touched(request, FileOp::Delete, parent, Some(name));
-        reply.error(Errno::EACCES);
-    }
-
-    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.touched(request, FileOp::Delete, parent, Some(name));
-        reply.error(Errno::EACCES);
-    }
-
-    fn rename(&self, request: &Request, parent: INodeNo, name: &OsStr, _: INodeNo, _: &OsStr, _: RenameFlags, reply: ReplyEmpty) {
-        self.touched(request, FileOp::Rename, parent, Some(name));
-        reply.error(Errno::EACCES);
-    }
+/// What an open with these flags is for.
+fn opened(flags: u32) -> FileOp {
+    let flags = flags.cast_signed();
+    let reads = flags & libc::O_ACCMODE == libc::O_RDONLY && flags & libc::O_TRUNC == 0;
+    if reads { FileOp::Read } else { FileOp::Write }
 }
 
 #[cfg(test)]

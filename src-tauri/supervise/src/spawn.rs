@@ -1,5 +1,6 @@
 //! Starts one jail and holds it.
 
+use crate::decoy::{Closer, Decoys};
 use crate::freeze::Frozen;
 use jail_plan::{Answer, Handed, Plan, Refusal, Report, Say, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -21,6 +22,9 @@ use std::time::{Duration, Instant};
 
 /// A start takes milliseconds; one that takes this long hangs (a dead network file system under a bind).
 const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A killed process may wait for an answer about a hidden place, which takes well below this.
+const KILL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why there is no jail.
 #[derive(Debug, thiserror::Error)]
@@ -66,11 +70,12 @@ pub struct Jail {
     pub dns: Option<OwnedFd>,
     /// The seccomp listener, with `notify`.
     pub notify: Option<OwnedFd>,
-    /// `/dev/fuse` of the decoy, where there is one.
-    pub fuse: Option<OwnedFd>,
+    /// The decoys, served from before the jail stood and not yet told of, where there are any.
+    pub decoys: Option<Decoys>,
     /// Host pid of the jail's init.
     pub pid: i32,
     pidfd: OwnedFd,
+    closer: Option<Closer>,
     socket: OwnedFd,
     ended: Mutex<Option<Ended>>,
     frozen: Frozen,
@@ -104,14 +109,15 @@ pub fn spawn(plan: &Plan, jail_program: &Path, stdio: Option<[OwnedFd; 3]>) -> R
         drop(launcher.kill());
     }
     launcher.wait()?;
-    let (pid, pidfd, report, handed) = begun?;
+    let Begun { pid, pidfd, report, handed, decoys } = begun?;
     let mut jail = Jail {
         report,
         pty: None,
         listener: None,
         dns: None,
         notify: None,
-        fuse: None,
+        closer: decoys.as_ref().map(Decoys::closer),
+        decoys,
         pid,
         pidfd,
         socket: ours,
@@ -123,7 +129,6 @@ pub fn spawn(plan: &Plan, jail_program: &Path, stdio: Option<[OwnedFd; 3]>) -> R
             Handed::Pty => &mut jail.pty,
             Handed::Listener => &mut jail.listener,
             Handed::Dns => &mut jail.dns,
-            Handed::Fuse => &mut jail.fuse,
             Handed::Notify => &mut jail.notify,
         } = Some(fd);
     }
@@ -131,8 +136,8 @@ pub fn spawn(plan: &Plan, jail_program: &Path, stdio: Option<[OwnedFd; 3]>) -> R
 }
 
 impl Jail {
-    /// Lets the command run. Before this, the caller must be serving [`Jail::notify`], [`Jail::fuse`] and the network:
-    /// the command's very first system call may wait for an answer.
+    /// Lets the command run. Before this, the caller must be serving [`Jail::notify`] and the network, and telling
+    /// of [`Jail::decoys`]: the command's very first system call may wait for an answer.
     pub fn go(&self) -> io::Result<()> {
         send(&self.socket, Answer::Go, &[])
     }
@@ -157,17 +162,26 @@ impl Jail {
             match say {
                 Say::Ended { exit, signal } => how = Ended { exit, signal },
                 Say::Refused { refusal } => return Err(refusal.into()),
-                Say::Born { .. } | Say::Ready { .. } => {}
+                Say::Born { .. } | Say::Fuse | Say::Ready { .. } => {}
             }
         }
         *ended = Some(how);
         Ok(how)
     }
 
-    /// Kills every process of the jail, double-forked daemons too: the kernel ends a pid namespace with its init.
+    /// Kills every process of the jail, double-forked daemons too: the kernel ends a pid namespace with its init. One that
+    /// waits for an answer about a hidden place gets it, or an error when that takes long.
     pub fn kill(&self) {
         // An error means that it is gone already.
         _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        let Some(closer) = self.closer.clone() else { return };
+        let close = match self.pidfd.try_clone() {
+            Ok(pidfd) => std::thread::Builder::new().name("closer".into()).spawn(move || close_late(&pidfd, &closer)).map(drop),
+            Err(e) => Err(e),
+        };
+        if let Err(error) = close {
+            tracing::debug!(%error, "nobody looks whether the end is held up");
+        }
     }
 
     /// Host pids of the jail's live processes, init first, parents before children.
@@ -216,12 +230,29 @@ impl Drop for Jail {
     }
 }
 
-type Begun = (i32, OwnedFd, Report, Vec<(Handed, OwnedFd)>);
+/// Closes the decoys of a killed jail that does not end.
+fn close_late(pidfd: &OwnedFd, closer: &Closer) {
+    let limit = Timespec::try_from(KILL_LIMIT).ok();
+    let mut poll = [PollFd::new(pidfd, PollFlags::IN)];
+    if rustix::event::poll(&mut poll, limit.as_ref()) == Ok(0) {
+        closer.close();
+    }
+}
+
+/// What a start led to.
+struct Begun {
+    pid: i32,
+    pidfd: OwnedFd,
+    report: Report,
+    handed: Vec<(Handed, OwnedFd)>,
+    decoys: Option<Decoys>,
+}
 
 /// Follows the jail program's words until the jail stands.
 fn listen(socket: &OwnedFd, plan: &Plan, launcher: &mut Child) -> Result<Begun, SpawnError> {
     let deadline = Instant::now() + START_LIMIT;
     let mut born = None;
+    let mut decoys = None;
     let result = loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let mut poll = [PollFd::new(socket, PollFlags::IN)];
@@ -239,6 +270,12 @@ fn listen(socket: &OwnedFd, plan: &Plan, launcher: &mut Child) -> Result<Begun, 
                 break Err(SpawnError::Broken(format!("{status} without a word")));
             }
             Ok(Some((Say::Born { pid }, mut fds))) if fds.len() == 1 => born = fds.pop().map(|fd| (pid, fd)),
+            // At once, since the jail waits for the first answers. Where that fails it finds nobody and says so.
+            Ok(Some((Say::Fuse, mut fds))) if fds.len() == 1 && decoys.is_none() => {
+                let owner = (plan.identity.uid, plan.identity.gid);
+                let served = fds.pop().map(|fuse| Decoys::serve(fuse, crate::decoy::places(plan), owner));
+                decoys = served.and_then(|served| served.inspect_err(|error| tracing::warn!(%error, "no decoys")).ok());
+            }
             Ok(Some((Say::Refused { refusal }, _))) => break Err(refusal.into()),
             Ok(Some((Say::Ready { report, handed }, fds))) if handed.len() == fds.len() => {
                 // The jail looked itself; whoever relies on the rows looks again.
@@ -246,7 +283,10 @@ fn listen(socket: &OwnedFd, plan: &Plan, launcher: &mut Child) -> Result<Begun, 
                     break Err(refusal.into());
                 }
                 break match born.take() {
-                    Some((pid, pidfd)) => Ok((pid, pidfd, report, handed.into_iter().zip(fds).collect())),
+                    Some((pid, pidfd)) => {
+                        let handed = handed.into_iter().zip(fds).collect();
+                        Ok(Begun { pid, pidfd, report, handed, decoys: decoys.take() })
+                    }
                     None => Err(SpawnError::Broken("named no process".into())),
                 };
             }

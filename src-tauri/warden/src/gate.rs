@@ -2,7 +2,6 @@
 
 use crate::record::Recorder;
 use egress::{Arbiter, Fact, Inlets};
-use jail_plan::{Plan, Step};
 use model::event::{Process, What};
 use model::path::RawPath;
 use model::run::RunSpec;
@@ -11,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use supervise::Jail;
-use supervise::decoy::{Decoys, Places};
+use supervise::decoy::Telling;
 use supervise::notify::{Announced, Notify};
 use supervise::watch::Watch;
 use supervise::who::{JailRef, Who};
@@ -20,7 +19,7 @@ use supervise::who::{JailRef, Who};
 pub(crate) struct Sensors {
     way_out: Option<tokio::task::JoinHandle<()>>,
     // Dropped in this order; each stores what it still holds back.
-    _decoys: Option<Decoys>,
+    _decoys: Option<Telling>,
     _watch: Option<Watch>,
     _notify: Option<Notify>,
 }
@@ -62,13 +61,7 @@ fn sink(recorder: &Recorder) -> impl Fn(supervise::fact::Fact) + Send + Sync + '
 
 impl Sensors {
     /// Starts them all. A sensor that only shows (decoys, watch) may fail and is told; one that the way out needs may not.
-    pub(crate) fn start(
-        spec: &RunSpec,
-        plan: &Plan,
-        policy: &Arc<Policy>,
-        jail: &mut Jail,
-        recorder: &Recorder,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn start(spec: &RunSpec, policy: &Arc<Policy>, jail: &mut Jail, recorder: &Recorder) -> std::io::Result<Self> {
         let mut writable = vec![spec.workspace.clone(), spec.home.clone(), "/tmp".into()];
         writable.extend(policy.files.write.iter().map(|p| p.under(&spec.home)));
         let init_pid = u32::try_from(jail.pid).map_err(std::io::Error::other)?;
@@ -79,19 +72,9 @@ impl Sensors {
             Some(fd) => Some(Notify::serve(fd, Arc::clone(&who), sink(recorder)).map_err(std::io::Error::other)?),
             None => None,
         };
-        let place = plan.root.iter().find_map(|s| match s {
-            Step::Decoy { target } => Some(RawPath::from(target.as_bytes())),
-            _ => None,
-        });
-        let decoys = match (jail.fuse.take(), place) {
-            (Some(fd), Some(place)) => {
-                let owner = (plan.identity.uid, plan.identity.gid);
-                Some(
-                    Decoys::serve(fd, Places::Root(place), owner, Arc::clone(&who), sink(recorder))
-                        .map_err(std::io::Error::other)?,
-                )
-            }
-            _ => None,
+        let decoys = match jail.decoys.take() {
+            Some(decoys) => Some(decoys.tell(Arc::clone(&who), sink(recorder)).map_err(std::io::Error::other)?),
+            None => None,
         };
         let watch = match Watch::start(&spec.dir.tree(), sink(recorder)) {
             Ok(w) => Some(w),

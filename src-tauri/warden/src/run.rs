@@ -206,8 +206,8 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
     let (recorder, writer) = record::start(events, spec.run.clone());
 
     // Everything that answers the jail stands before its command may make a call.
-    let sensors = gate::Sensors::start(spec, &plan, &policy, &mut jail, &recorder)
-        .map_err(|e| Refusal::machine("starting the sensors", e))?;
+    let sensors =
+        gate::Sensors::start(spec, &policy, &mut jail, &recorder).map_err(|e| Refusal::machine("starting the sensors", e))?;
     let (sources, sink) = match kept {
         Some((input, sources)) => (sources, Some(input)),
         None => {

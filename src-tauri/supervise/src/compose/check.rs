@@ -1,7 +1,6 @@
 //! What is granted can be kept: hides and narrower places that a run could lift refuse the start.
 
 use super::Grants;
-use jail_plan::{Raw, Step};
 use model::run::RunSpec;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::AsRawFd as _;
@@ -80,22 +79,4 @@ fn real(path: &Path) -> Option<PathBuf> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
-}
-
-/// What stays hidden although something that is shown holds it. Below the private home nothing of the person's is, but
-/// what a grant put there.
-pub(super) fn masks(spec: &RunSpec, grants: &Grants) -> Vec<Step> {
-    let granted = |path: &Path| grants.read.iter().chain(&grants.write).chain(&spec.tools).any(|g| path.starts_with(g));
-    let visible = |path: &&PathBuf| granted(path.as_path()) || !path.starts_with(&spec.home);
-    let ssh = spec.home.join(".ssh");
-    // Whatever a grant says, Airlock's own data are in no jail.
-    let own = [&spec.layout.data, &spec.layout.config, &spec.layout.runtime];
-    grants
-        .hide
-        .iter()
-        .chain(own)
-        .filter(visible)
-        .filter(|p| **p != ssh)
-        .map(|p| Step::Mask { target: Raw::from(p.as_path()), must_exist: grants.write.iter().any(|w| p.starts_with(w)) })
-        .collect()
 }

@@ -1,6 +1,7 @@
 //! What a plan holds, and what is refused before there is one.
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use jail_plan::{Ground, Looks};
 use model::id::{RunId, TaskId};
 use model::layout::{Layout, TaskDir};
 use model::run::PolicyText;
@@ -53,7 +54,8 @@ fn a_place_below_another_is_mounted_after_it() {
                 assert!(!earlier.as_path().starts_with(later.as_path()), "{later} would cover {earlier}");
             }
         }
-        let masked = plan.root.iter().position(|s| *s == Step::Mask { target: Raw::from("/data/secret"), must_exist: false });
+        let on = Ground::Shown { must_exist: false };
+        let masked = plan.root.iter().position(|s| *s == Step::Decoy { target: Raw::from("/data/secret"), on });
         let shown = plan.root.iter().position(|s| s.target() == &Raw::from("/data"));
         assert!(masked > shown, "what hides comes last");
         let own = plan.root.contains(&Step::Mask { target: Raw::from("/home/u/data"), must_exist: false });
@@ -154,4 +156,57 @@ fn a_hide_that_no_jail_on_the_repository_can_keep_is_refused() {
     assert!(hide("/home").unwrap().why.contains("home"));
     let beside = agent(&spec("/home/u/src/repo"), &Grants { hide: vec!["/home/u/src".into()], ..grants() });
     assert!(beside.is_ok(), "below the private home nothing of it is but the workspace");
+}
+
+/// The decoys of a plan, by path.
+fn decoys(workspace: &str, grants: &Grants) -> Vec<(String, Ground)> {
+    let plan = agent(&spec(workspace), grants).unwrap();
+    plan.check().unwrap();
+    let of = |step: &Step| match step {
+        Step::Decoy { target, on } => Some((target.to_string(), *on)),
+        _ => None,
+    };
+    plan.root.iter().filter_map(of).collect()
+}
+
+#[test]
+fn every_hidden_place_is_a_decoy_once() {
+    let own = |looks| Some(Ground::Own { looks });
+    let hide = ["/home/u/.ssh", "/home/u/secrets", "/home/u/.config/gh/deeper", "/data/secret", "/srv/none"];
+    let read = vec!["/data".into()];
+    let found = decoys("/home/u/src/repo", &Grants { hide: hide.map(PathBuf::from).to_vec(), read, ..grants() });
+    let on = |path: &str| {
+        let all: Vec<Ground> = found.iter().filter(|(p, _)| p == path).map(|(_, on)| *on).collect();
+        assert!(all.len() <= 1, "{path} is hidden once: {all:?}");
+        all.first().copied()
+    };
+    assert_eq!(on("/home/u/.ssh"), own(Looks::Directory), "named and known");
+    assert_eq!(on("/home/u/secrets"), own(Looks::Directory), "named, and not there");
+    assert_eq!(on("/home/u/.aws"), own(Looks::Directory), "known without being named");
+    assert_eq!(on("/home/u/.git-credentials"), own(Looks::File));
+    assert_eq!(on("/home/u/.netrc"), own(Looks::Gone));
+    assert_eq!(on("/data/secret"), Some(Ground::Shown { must_exist: false }), "a grant shows it");
+    assert_eq!(on("/srv/none"), Some(Ground::Shown { must_exist: false }), "where nothing shows it, nothing is made");
+    assert_eq!(on("/home/u/.config/gh/deeper"), None, "it lies in another one");
+    let outer = found.iter().map(|(p, _)| Path::new(p));
+    for path in outer.clone() {
+        assert!(!outer.clone().any(|other| other != path && path.starts_with(other)), "{} is below another", path.display());
+    }
+}
+
+#[test]
+fn no_decoy_covers_what_the_run_is_to_have() {
+    let hides = |workspace: &str, hide: &[&str], path: &str| {
+        let grants = Grants { hide: hide.iter().map(PathBuf::from).collect(), read: vec![], ..grants() };
+        decoys(workspace, &grants).iter().any(|(p, _)| p == path)
+    };
+    assert!(!hides("/home/u/src/repo", &["/home/u/src"], "/home/u/src"), "the workspace is in it");
+    assert!(!hides("/home/u/.password-store", &[], "/home/u/.password-store"), "a repository of passwords can be worked on");
+    assert!(!hides("/home/u/.aws/tool", &[], "/home/u/.aws"), "nor is a known place above a workspace");
+    assert!(hides("/home/u/.aws/tool", &[], "/home/u/.ssh"));
+    // What a policy names counts more than a tool that lies in it; what only the table names counts less.
+    assert!(hides("/repo", &["/home/u/agent"], "/home/u/agent"));
+    let write = Grants { write: vec!["/w".into()], hide: vec!["/w/key".into()], read: vec![], ..grants() };
+    let found = decoys("/repo", &write);
+    assert!(found.contains(&("/w/key".to_owned(), Ground::Shown { must_exist: true })), "what a run could move must be there");
 }
