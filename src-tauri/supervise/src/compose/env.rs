@@ -34,6 +34,8 @@ pub(super) fn environment(spec: &RunSpec, grants: &Grants, path: &[PathBuf], of_
     if let model::run::Stdio::Terminal { .. } = spec.stdio {
         set("TERM", Raw::from("xterm-256color"));
     }
+    // Where browsers of Chromium's family keep their profiles else is a decoy.
+    set("CHROME_CONFIG_HOME", Raw::from(spec.home.join(".local/state")));
     for (key, value) in of_tools.iter().chain(&grants.env) {
         set(key, Raw::from(value.as_str()));
     }
