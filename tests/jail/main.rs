@@ -7,6 +7,7 @@
     reason = "a test ends where something is not as promised, and says why"
 )]
 
+mod canary;
 mod control;
 mod decoys;
 mod decoys_pressed;

@@ -1,7 +1,7 @@
 //! Create: a task with its sealed workspace. Nothing of it is in the person's repository.
 
 use crate::error::{Code, Error};
-use crate::{Engine, host, policy_file};
+use crate::{Engine, policy_file};
 use model::id::{RepoId, TaskId};
 use model::task::{Task, TaskState};
 
@@ -84,8 +84,8 @@ impl Engine {
                         .map_err(|_| Error::new(Code::Usage, "the repository's .airlock.toml is not UTF-8"))?,
                 ),
             };
-            policy_file::in_force(&policy)?;
-            host::private_directory(&self.host.layout.task(&id).home())?;
+            let in_force = policy_file::in_force(&policy)?;
+            self.make_home(&self.host.layout.task(&id).home(), in_force.shows_tools())?;
             let task = Task {
                 id: id.clone(),
                 repo: repo.id.clone(),

@@ -13,6 +13,7 @@ mod discard;
 mod doctor;
 mod error;
 mod events;
+mod home;
 mod host;
 mod kits;
 mod launch;

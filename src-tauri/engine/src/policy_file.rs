@@ -32,6 +32,11 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
+    /// Whether tools of the home are shown, and with them their configuration.
+    pub(crate) fn shows_tools(&self) -> bool {
+        self.policy.files.tools == policy::Tools::Auto
+    }
+
     /// Whether a variable of the host's environment is passed in.
     pub(crate) fn passes(&self, name: &str) -> bool {
         self.policy.env.passes(name)

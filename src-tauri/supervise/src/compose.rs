@@ -1,8 +1,8 @@
 //! From what a run is granted to the plan of its jail. Pure but for looking at which system directories and tools exist,
 //! and where granted places really are.
 
-use crate::etc;
 use crate::tools::{self, Shown};
+use crate::{etc, toolconf};
 use jail_plan::{Access, Guarantee, Identity, Landlock, Limits, Mapped, Net, Plan, Raw, Stdio, Step};
 use model::keeper::{Job, inside};
 use model::run::RunSpec;
@@ -119,6 +119,7 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
     dedup_targets(&mut shown);
 
     let mut root = etc::system();
+    root.extend(toolconf::of_machine().into_iter().map(|(at, text)| Step::Cover { target: at.into(), contents: text.into() }));
     root.extend(etc::etc(identity, &home, &spec.hostname));
     root.extend(etc::machine(identity.uid, &grants.devices));
     root.extend(shown);

@@ -14,6 +14,7 @@ pub mod notify;
 mod spawn;
 mod stop;
 mod tell;
+pub mod toolconf;
 mod tools;
 pub mod warden;
 pub mod watch;

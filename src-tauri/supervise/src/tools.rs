@@ -18,6 +18,8 @@ mod closed;
 mod npm;
 mod table;
 
+pub(crate) use npm::prefix as npm_prefix;
+
 /// Links in one directory that are looked at.
 const ENTRIES: usize = 4096;
 /// Links that lead from one to the next.
@@ -101,7 +103,7 @@ fn roots(family: &Family, spec: &RunSpec) -> Vec<(PathBuf, bool)> {
     let value = |name: &str| spec.tool_env.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str());
     let mut named: Vec<PathBuf> = family.var.and_then(value).map(|v| std::env::split_paths(v).collect()).unwrap_or_default();
     if family.var == Some("NPM_CONFIG_PREFIX") {
-        named.extend(npm::prefix(&spec.home));
+        named.extend(npm::prefix(&spec.home, &|path| std::fs::read_to_string(path).ok()));
     }
     let plain = |p: &PathBuf| p.is_absolute() && p.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
     let mut roots: Vec<(PathBuf, bool)> =
@@ -272,7 +274,7 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// Where a path leads, through links; `None` where it leads to nothing that is a directory or a file.
-fn real(path: &Path) -> Option<PathBuf> {
+pub(crate) fn real(path: &Path) -> Option<PathBuf> {
     let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&fd).ok()?.st_mode);
     if !matches!(kind, rustix::fs::FileType::Directory | rustix::fs::FileType::RegularFile) {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 /// The prefix that the person's npm configuration names.
-pub(super) fn prefix(home: &Path) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(home.join(".npmrc")).ok()?;
+pub(crate) fn prefix(home: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Option<PathBuf> {
+    let text = read(&home.join(".npmrc"))?;
     let value = text.lines().rev().find_map(|line| {
         let (key, value) = line.split_once('=')?;
         (key.trim() == "prefix").then(|| value.trim().trim_matches(['"', '\'']))
