@@ -63,6 +63,15 @@ export const NEEDS = [
     pacman: ['bubblewrap'],
   },
   {
+    what: 'apparmor_parser',
+    why: 'the tests compile the profile of the package with it',
+    for: 'test',
+    there: (probe) => probe.program('apparmor_parser'),
+    apt: ['apparmor'],
+    dnf: ['apparmor-parser'],
+    pacman: ['apparmor'],
+  },
+  {
     what: 'QEMU',
     why: 'test:machine boots a stock kernel in it',
     for: 'machine',

@@ -15,6 +15,7 @@ mod decoys_unserved;
 mod devices;
 mod files;
 mod git;
+mod installed;
 mod keeper;
 mod life;
 mod limits;

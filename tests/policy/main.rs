@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod apparmor;
 mod cases;
 mod narrowing;
 mod shipped;

@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 /// Version of [`Plan`] and of [`Say`]; a jail program refuses any other.
 pub const VERSION: u32 = 1;
 
+/// Where a package puts the jail program: the one path that the AppArmor profile names.
+pub const INSTALLED: &str = "/usr/lib/airlock/airlock-jail";
+
 const SAME_INSTALLATION: &str = "airlock-jail and airlock-warden must come from the same installation";
 
 /// The unprivileged host uid and gid of jails that root starts. No account has it: it lies above every range that

@@ -1,9 +1,9 @@
 //! The first stage: nothing is confined yet; the plan is read.
 
-use crate::Context;
 use crate::error::{OrRefuse as _, Step, UNEXPECTED};
 use crate::idmap::{self, Prepared};
 use crate::link::Link;
+use crate::{Context, installed};
 use jail_plan::{Answer, Plan, Report, Stage, Stdio};
 use std::fs::File;
 use std::io::Read as _;
@@ -22,6 +22,7 @@ pub(crate) struct Fresh {
 /// Reads the plan and takes what comes with it.
 pub(crate) fn read(link: &Link) -> Step<Fresh> {
     link.die_with_starter()?;
+    installed::check(link)?;
     let what = || "reading the plan from descriptor 1".to_owned();
     let plan = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).or_refuse(Stage::Plan, UNEXPECTED, what)?;
     let mut json = Vec::new();

@@ -22,6 +22,15 @@ impl Link {
             .or_refuse(Stage::Start, "airlock-jail is started by Airlock, not by hand", || "taking the starter's socket".into())
     }
 
+    /// Who made the socket pair; `None` where that is nobody in this pid namespace.
+    pub(crate) fn starter(&self) -> Result<Option<rustix::process::Pid>, rustix::io::Errno> {
+        // The kernel writes 0 for a process that can't be seen from here, which the type would not hold.
+        match nix::sys::socket::getsockopt(&self.0, nix::sys::socket::sockopt::PeerCredentials) {
+            Ok(credentials) => Ok(rustix::process::Pid::from_raw(credentials.pid())),
+            Err(e) => Err(rustix::io::Errno::from_raw_os_error(e as i32)),
+        }
+    }
+
     /// Says something.
     pub(crate) fn say(&self, say: &Say, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let text = serde_json::to_vec(say)?;

@@ -9,6 +9,7 @@ mod exec;
 mod fresh;
 mod idmap;
 mod init;
+mod installed;
 mod limits;
 mod link;
 mod mounts;

@@ -129,7 +129,7 @@ fn apparmor(facts: &Facts) -> Cause {
         Some(profile) if facts.installed => {
             cause(format!("{why}; Airlock's profile is there but not loaded"), format!("sudo apparmor_parser -r {profile}"))
         }
-        Some(_) => cause(format!("{why}; Airlock's profile names {}, and this is another copy", super::facts::INSTALLED), off),
+        Some(_) => cause(format!("{why}; Airlock's profile names {}, and this is another copy", jail_plan::INSTALLED), off),
         None => cause(format!("{why}; the package brings one"), off),
     }
 }

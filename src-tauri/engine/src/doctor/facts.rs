@@ -55,8 +55,6 @@ pub(crate) enum Fuse {
 
 /// Where a package puts the profile.
 const PROFILE: &str = "/etc/apparmor.d/airlock-jail";
-/// The path that the profile names.
-pub(crate) const INSTALLED: &str = "/usr/lib/airlock/airlock-jail";
 
 impl Facts {
     /// Whether this is Windows' Linux.
@@ -77,7 +75,7 @@ impl Facts {
             max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
             apparmor_userns: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
             apparmor_profile: Some(PROFILE).filter(|p| Path::new(p).is_file()),
-            installed: jail == Path::new(INSTALLED),
+            installed: jail == Path::new(jail_plan::INSTALLED),
             selinux: number("/sys/fs/selinux/enforce") == Some(1),
             no_new_privs: field("NoNewPrivs:").as_deref() == Some("1"),
             filtered: field("Seccomp:").as_deref() == Some("2"),
