@@ -11,12 +11,24 @@ use testkit::program;
 
 /// Runs a shell script as the keeper's program.
 fn keep(room: &Room, script: &str, write_tree: bool, limit: Duration) -> (String, Result<(i32, String), KeeperError>) {
+    keep_from(room, None, script, write_tree, limit)
+}
+
+/// The same, with a working copy in sight.
+fn keep_from(
+    room: &Room,
+    source: Option<std::path::PathBuf>,
+    script: &str,
+    write_tree: bool,
+    limit: Duration,
+) -> (String, Result<(i32, String), KeeperError>) {
     let stand_in = room.root.join("warden");
     fs::write(&stand_in, "#!/bin/sh\n[ \"$1\" = keeper ] || exit 99\nshift\nexec \"$@\"\n").unwrap();
     fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
     let job = Job {
         tree: room.task.tree(),
         write_tree,
+        source,
         git: room.task.keeper(),
         objects: room.task.objects(),
         history: vec![room.task.objects()],
@@ -67,4 +79,32 @@ fn a_keeper_reads_no_symlink_out_of_the_tree() {
     std::os::unix::fs::symlink(room.home.join("diary"), room.task.tree().join("link")).unwrap();
     let (out, went) = keep(&room, "cat /tree/link 2>/dev/null || echo nothing there", false, LONG);
     assert_eq!((out.as_str(), went.unwrap().0), ("nothing there\n", 0));
+}
+
+#[test]
+fn p3_a_working_copy_is_only_read_and_its_repository_is_not_in_sight() {
+    let room = Room::new();
+    let copy = room.root.join("copy");
+    let script = "cat /source/file; cat /source/.git/config /source/.git 2>/dev/null; ls /source/.git/ 2>/dev/null; \
+        for p in /source/new /source/file /source/.git/x; do (echo x > $p) 2>/dev/null && echo wrote $p; done; \
+        rm -f /source/file 2>/dev/null; mv /source/.git /source/x 2>/dev/null; cp /source/file /tree/copied && cat /tree/copied";
+    // A directory as usual, a file as in a linked worktree, a link to a repository elsewhere.
+    for kind in ["directory", "file", "link"] {
+        drop(fs::remove_dir_all(&copy));
+        fs::create_dir_all(copy.join("elsewhere")).unwrap();
+        fs::write(copy.join("file"), "of the person\n").unwrap();
+        match kind {
+            "directory" => {
+                fs::create_dir(copy.join(".git")).unwrap();
+                fs::write(copy.join(".git/config"), SECRET).unwrap();
+            }
+            "file" => fs::write(copy.join(".git"), SECRET).unwrap(),
+            _ => std::os::unix::fs::symlink(room.home.join(".config/gh"), copy.join(".git")).unwrap(),
+        }
+        let before = testkit::treehash::treehash(&copy).unwrap();
+        let (out, went) = keep_from(&room, Some(copy.clone()), script, true, LONG);
+        assert_eq!((out.as_str(), went.unwrap().0), ("of the person\nof the person\n", 0), "{kind}");
+        let after = testkit::treehash::treehash(&copy).unwrap();
+        assert_eq!(before.total, after.total, "{kind}: {:#?}", before.difference(&after));
+    }
 }

@@ -3,6 +3,7 @@
 
 mod applying;
 mod bad_input;
+mod brought;
 mod codes_and_streams;
 mod killed;
 mod pressure;

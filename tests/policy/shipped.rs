@@ -61,9 +61,7 @@ fn a_file_with_every_key_is_read_and_says_what_is_not_in_force() {
     let want = [
         "events.reads",
         "events.bodies",
-        "files.carry",
         "files.hide[0].on_touch",
-        "files.mask",
         "network.ecosystems",
         "network.hold",
         "network.rule[1]",

@@ -15,10 +15,19 @@ use std::path::Path;
 pub(crate) fn progress() -> impl Fn(Progress) {
     let terminal = std::io::stderr().is_terminal();
     move |p| {
+        if let Progress::Note(note) = &p {
+            out::talk(&text::safe(note));
+            return;
+        }
         if terminal {
             let (what, percent) = match p {
                 Progress::History(n) => ("copying history", n),
                 Progress::Files(n) => ("writing files", n),
+                Progress::Carried { files, bytes } => {
+                    write!(std::io::stderr(), "\rairlock: carrying: {files} files, {} MiB\r", bytes >> 20).ok();
+                    return;
+                }
+                Progress::Note(_) => return,
             };
             let end = if matches!(p, Progress::Files(100)) { "\r\x1b[K" } else { "" };
             write!(std::io::stderr(), "\rairlock: {what} {percent:3} %{end}").ok();

@@ -83,10 +83,7 @@ impl Engine {
                 })?
             }
         };
-        let keeper = supervise::keeper::JailKeeper {
-            jail_program: self.host.programs.jail.clone(),
-            warden_program: self.host.programs.warden.clone(),
-        };
+        let keeper = self.keeper();
         let candidate = worktree::candidate(&self.git(&task), &keeper, still)?;
         // Closing the connection thaws.
         drop(warden);

@@ -85,6 +85,7 @@ impl Engine {
                 ),
             };
             let in_force = policy_file::in_force(&policy)?;
+            self.bring(&git, &facts, &in_force, progress)?;
             self.make_home(&self.host.layout.task(&id).home(), in_force.shows_tools())?;
             let task = Task {
                 id: id.clone(),
@@ -110,6 +111,30 @@ impl Engine {
                 tracing::warn!(error = %e, "files of a task that was not made are left");
             }
         })
+    }
+
+    /// Brings along what the policy names of the working copy, and says what it was.
+    fn bring(
+        &self,
+        git: &worktree::TaskGit,
+        facts: &worktree::RepoFacts,
+        in_force: &policy_file::InForce,
+        progress: &dyn Fn(Progress),
+    ) -> Result<(), Error> {
+        let started = std::time::Instant::now();
+        let wanted = worktree::Wanted { carry: in_force.carry(), mask: in_force.mask() };
+        let brought = worktree::bring(git, facts, &self.keeper(), wanted, progress)?;
+        for note in notes(&brought, !wanted.carry.is_empty(), started.elapsed()) {
+            progress(Progress::Note(note));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn keeper(&self) -> supervise::keeper::JailKeeper {
+        supervise::keeper::JailKeeper {
+            jail_program: self.host.programs.jail.clone(),
+            warden_program: self.host.programs.warden.clone(),
+        }
     }
 
     /// Title and own branch. A title that the person gave must be free among the repository's tasks; one that was made
@@ -156,6 +181,52 @@ impl Engine {
     }
 }
 
+/// What came along, in words.
+fn notes(brought: &worktree::Brought, carries: bool, took: std::time::Duration) -> Vec<String> {
+    let mut notes = Vec::new();
+    if carries {
+        let (files, size) = (thousands(brought.files), brought.bytes >> 20);
+        let mut note = format!("carried {files} files, {size} MiB in {:.1} s", took.as_secs_f64());
+        let skipped: Vec<String> = brought.skipped.iter().map(|(why, n)| format!("{} ({why})", thousands(*n))).collect();
+        if !skipped.is_empty() {
+            note.push_str(&format!("; passed over: {}", skipped.join(", ")));
+        }
+        notes.push(note);
+    }
+    let list = |paths: &[model::path::RawPath], more: u64| {
+        let mut names: Vec<String> = paths.iter().take(5).map(ToString::to_string).collect();
+        let more = more + (paths.len() - names.len()) as u64;
+        if more > 0 {
+            names.push(format!("{} more", thousands(more)));
+        }
+        names.join(", ")
+    };
+    if !brought.masked.is_empty() {
+        notes.push(format!(
+            "masked: {}: their keys are there, their values are placeholders",
+            list(&brought.masked, brought.masked_more)
+        ));
+    }
+    if !brought.tracked.is_empty() {
+        let files = list(&brought.tracked, 0);
+        notes.push(format!("not masked, since in the repository's history and without anything like a secret: {files}"));
+    }
+    notes
+}
+
+/// 12345 as 12,345.
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 fn free(text: &str, glue: &str, is_free: impl Fn(&str) -> bool) -> String {
     if is_free(text) {
         return text.to_owned();
@@ -179,5 +250,13 @@ mod tests {
     #[test]
     fn a_taken_name_gets_the_next_number() {
         assert_eq!(free("a", "-", |t| t != "a" && t != "a-2"), "a-3");
+    }
+
+    #[test]
+    fn figures_can_be_read() {
+        assert_eq!(
+            (thousands(0), thousands(999), thousands(12_345), thousands(1_000_000)),
+            ("0".into(), "999".into(), "12,345".into(), "1,000,000".into())
+        );
     }
 }

@@ -116,6 +116,11 @@ coded!(worktree::CreateError, e => match &e {
     worktree::CreateError::Exists(_) => Code::Conflict,
     _ => Code::Usage,
 });
+coded!(worktree::BringError, e => match &e {
+    worktree::BringError::Tracked { .. } | worktree::BringError::TooMuch(_) => Code::Refused,
+    worktree::BringError::Pattern(..) => Code::Usage,
+    _ => Code::Machine,
+});
 coded!(worktree::CandidateError, e => match &e {
     worktree::CandidateError::TooLarge { .. } | worktree::CandidateError::Refused(_) => Code::Refused,
     _ => Code::Machine,

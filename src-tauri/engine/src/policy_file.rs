@@ -42,6 +42,16 @@ impl InForce {
         self.policy.env.passes(name)
     }
 
+    /// Patterns of what comes along from the working copy.
+    pub(crate) fn carry(&self) -> &[String] {
+        &self.policy.files.carry
+    }
+
+    /// Patterns of what comes along with placeholders.
+    pub(crate) fn mask(&self) -> &[String] {
+        &self.policy.files.mask
+    }
+
     /// Whether caches of tools are shown.
     pub(crate) fn shows_caches(&self) -> bool {
         self.policy.files.caches == policy::Tools::Auto

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub mod inside {
     /// The tree that is read (or written, for a restore).
     pub const TREE: &str = "/tree";
+    /// The person's working copy, read-only and without its `.git`, where a job has to do with it.
+    pub const SOURCE: &str = "/source";
     /// The keeper's own git directory, writable.
     pub const GIT: &str = "/keeper";
     /// The task's objects, read-only.
@@ -25,6 +27,8 @@ pub struct Job {
     pub tree: PathBuf,
     /// Whether the keeper may write the tree.
     pub write_tree: bool,
+    /// Host path of the person's working copy, for a job that brings something along from it.
+    pub source: Option<PathBuf>,
     /// Host path of the keeper's git directory.
     pub git: PathBuf,
     /// Host path of the task's objects.

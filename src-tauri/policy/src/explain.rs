@@ -55,6 +55,12 @@ pub fn show(policy: &Policy) -> Vec<String> {
         Tools::None => "Caches of tools: none.".into(),
     });
     let list = |items: Vec<String>| if items.is_empty() { "nothing".to_owned() } else { items.join(", ") };
+    if !f.carry.is_empty() {
+        out.push(format!("Ignored files of the working copy that come along: {}.", list(f.carry.clone())));
+    }
+    if !f.mask.is_empty() {
+        out.push(format!("Ignored files that come along with placeholders for their values: {}.", list(f.mask.clone())));
+    }
     out.push(format!("Can also read: {}.", list(f.read.iter().map(ToString::to_string).collect())));
     out.push(format!("Can also WRITE: {}.", list(f.write.iter().map(ToString::to_string).collect())));
     if !f.devices.is_empty() {

@@ -116,9 +116,6 @@ fn hide(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<Hidden> {
 /// Patterns of paths inside the repository. An exception takes away from what is masked, so only a person's own file has one.
 fn patterns(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str, exceptions: bool) -> Vec<String> {
     let mut out = Vec::new();
-    if let Some(list) = t.texts(notes, key).filter(|l| !l.value.is_empty()) {
-        notes.not_yet(&list.span, t.name(key), "ignored files of the working copy are not in the workspace yet");
-    }
     for At { value, span } in t.texts(notes, key).map(|l| l.value).unwrap_or_default() {
         let hint = if key == "mask" { "as in \".env\" or \"config/*.local\"" } else { "as in \"node_modules\" or \"web/.venv\"" };
         match Pattern::parse(&value) {

@@ -85,6 +85,8 @@ fn words(channel: Channel<String>) -> impl Fn(Progress) {
         let text = match p {
             Progress::History(percent) => format!("Copying history, {percent} %"),
             Progress::Files(percent) => format!("Writing files, {percent} %"),
+            Progress::Carried { files, bytes } => format!("Carrying ignored files: {files}, {} MiB", bytes >> 20),
+            Progress::Note(note) => note,
         };
         channel.send(text).ok();
     }

@@ -205,6 +205,10 @@ impl Rules for Content<'_> {
         (self.cache.wish)(&parts)
     }
 
+    fn link(&self, path: &[u8]) -> Wish {
+        self.wish(path)
+    }
+
     fn enters(&self, _path: &[u8]) -> bool {
         true
     }

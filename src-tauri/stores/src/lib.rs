@@ -11,4 +11,4 @@ mod tree;
 pub use generation::{Held, Made, NotMade, changed, clean_up, hold, layer, refresh};
 pub use secret::{holds_secret, is_secret};
 pub use table::{Live, is_manifest, live};
-pub use tree::{Counts, Limits, Rules, Stop, Wish, copy, copy_file, open_dir};
+pub use tree::{Counts, Limits, Rules, Stop, Wish, copy, copy_entry, open_dir};

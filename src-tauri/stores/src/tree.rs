@@ -37,8 +37,10 @@ pub enum Wish {
 
 /// What a caller wants of a tree. Paths are relative to its top, without a slash at either end.
 pub trait Rules {
-    /// What is to become of a regular file or a symbolic link (a link is only copied or passed over).
+    /// What is to become of a regular file.
     fn wish(&self, path: &[u8]) -> Wish;
+    /// What is to become of a symbolic link: it is passed over, or copied as the link that it is.
+    fn link(&self, path: &[u8]) -> Wish;
     /// Whether a directory is gone into.
     fn enters(&self, path: &[u8]) -> bool;
     /// What is written instead of what was read ([`Wish::Read`]); `None` passes over the file.
@@ -125,8 +127,8 @@ pub fn copy(
     copier.directory(from, to, before, at, 0)
 }
 
-/// Copies one file or link of that name from one directory into another, as [`copy`] does.
-pub fn copy_file(
+/// Copies what has that name in one directory into another, with all below it, as [`copy`] does.
+pub fn copy_entry(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
     name: &CStr,
@@ -264,7 +266,7 @@ impl Copier<'_> {
     }
 
     fn link(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr, path: &[u8]) -> Result<(), Stop> {
-        if let Wish::Skip(why) = self.rules.wish(path) {
+        if let Wish::Skip(why) = self.rules.link(path) {
             return self.skip(why);
         }
         let Ok(target) = rustix::fs::readlinkat(from, name, Vec::new()) else {

@@ -172,6 +172,13 @@ pub fn keeper(job: &Job, warden_program: &Path) -> Plan {
         bind(Raw::from(job.objects.as_path()), at(inside::OBJECTS), Access::Read),
         bind(Raw::from(warden_program), at(inside::PROGRAM), Access::Read),
     ]);
+    if let Some(source) = &job.source {
+        root.push(bind(Raw::from(source.as_path()), at(inside::SOURCE), Access::Read));
+        // The repository itself is no business of a keeper's. A link in its place leads nowhere here.
+        if !source.join(".git").is_symlink() {
+            root.push(Step::Mask { target: Raw::from(format!("{}/.git", inside::SOURCE)), must_exist: false });
+        }
+    }
     for (n, objects) in job.history.iter().enumerate() {
         root.push(bind(Raw::from(objects.as_path()), Raw::from(format!("{}/{n}", inside::HISTORY)), Access::Read));
     }

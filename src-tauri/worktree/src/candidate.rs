@@ -74,6 +74,7 @@ pub fn candidate(task: &TaskGit, keeper: &dyn Keeper, still: bool) -> Result<Can
     let mut running = keeper.start(Job {
         tree: dir.tree(),
         write_tree: false,
+        source: None,
         git: dir.keeper(),
         objects,
         history: task.history()?,

@@ -28,6 +28,8 @@ const SLACK: i64 = 2;
 pub struct Places {
     /// The tree.
     pub tree: PathBuf,
+    /// The person's working copy, where something comes along from it.
+    pub source: PathBuf,
     /// Its git directory.
     pub git: PathBuf,
     /// The task's objects.
@@ -40,7 +42,13 @@ impl Places {
     /// Where a keeper's jail shows them.
     pub fn inside() -> Self {
         use model::keeper::inside as at;
-        Self { tree: at::TREE.into(), git: at::GIT.into(), objects: at::OBJECTS.into(), history: at::HISTORY.into() }
+        Self {
+            tree: at::TREE.into(),
+            source: at::SOURCE.into(),
+            git: at::GIT.into(),
+            objects: at::OBJECTS.into(),
+            history: at::HISTORY.into(),
+        }
     }
 }
 
@@ -55,7 +63,7 @@ pub(crate) struct Header {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    #[error("usage: airlock-warden keeper candidate --base TREE [--have TREE]…")]
+    #[error("usage: airlock-warden keeper candidate --base TREE [--have TREE]… | bring [--carry PATTERN]… [--mask PATTERN]…")]
     Usage,
     #[error(transparent)]
     Git(#[from] GitError),
@@ -83,6 +91,12 @@ pub fn keeper_main(args: &[OsString], places: &Places, out: &mut dyn Write, err:
 }
 
 fn job(args: &[OsString], places: &Places, out: &mut dyn Write) -> Result<(), Fault> {
+    if let Some((verb, rest)) = args.split_first()
+        && verb == "bring"
+    {
+        let keeper = Keeper { places, base: "", have: &[], read: readable(places) };
+        return crate::inside_bring::bring(&keeper, rest, out);
+    }
     let words: Vec<&str> = args.iter().map(|a| a.to_str().ok_or(Fault::Usage)).collect::<Result<_, _>>()?;
     let ["candidate", "--base", base, rest @ ..] = words.as_slice() else { return Err(Fault::Usage) };
     let mut have = Vec::new();
@@ -90,12 +104,17 @@ fn job(args: &[OsString], places: &Places, out: &mut dyn Write) -> Result<(), Fa
         let ["--have", tree] = pair else { return Err(Fault::Usage) };
         have.push(*tree);
     }
+    Keeper { places, base, have: &have, read: readable(places) }.candidate(out)
+}
+
+/// Objects directories beside the keeper's own.
+fn readable(places: &Places) -> Vec<PathBuf> {
     let mut history = Vec::new();
     while places.history.join(history.len().to_string()).is_dir() {
         history.push(places.history.join(history.len().to_string()));
     }
     history.push(places.objects.clone());
-    Keeper { places, base, have: &have, read: history }.candidate(out)
+    history
 }
 
 pub(crate) struct Keeper<'a> {

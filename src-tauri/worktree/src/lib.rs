@@ -4,6 +4,7 @@
 //! never opens a path of a workspace (a keeper does); the person's repository is read only, but for an exit.
 
 mod apply;
+mod bring;
 mod candidate;
 mod config;
 mod create;
@@ -12,10 +13,12 @@ mod files;
 mod git;
 mod highlight;
 mod inside;
+mod inside_bring;
 mod inspect;
 mod journal;
 mod left_out;
 mod look;
+mod mask;
 mod objects;
 mod plan;
 mod put;
@@ -31,6 +34,7 @@ mod undo;
 mod working_copy;
 
 pub use apply::{act, discard_plan};
+pub use bring::{BringError, Brought, Wanted, bring};
 pub use candidate::{CandidateError, candidate};
 pub use create::{CreateError, CreateSpec, Created, create};
 pub use diff::{DiffError, changes, file_diff, unified};

@@ -23,6 +23,15 @@ pub enum Progress {
     History(u8),
     /// Files are written; percent of files.
     Files(u8),
+    /// Ignored files come along from the working copy; how many so far.
+    Carried {
+        /// Regular files.
+        files: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// Something about the new task that a person should know.
+    Note(String),
 }
 
 /// What git knows of one task: where its objects are and where it started.

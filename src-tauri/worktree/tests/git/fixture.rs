@@ -235,7 +235,9 @@ impl Keeper for Unjailed {
             for (n, dir) in job.history.iter().enumerate() {
                 std::os::unix::fs::symlink(dir, history.path().join(n.to_string())).unwrap();
             }
-            let places = Places { tree: job.tree, git: job.git, objects: job.objects, history: history.path().to_owned() };
+            let source = job.source.unwrap_or_else(|| "/nonexistent".into());
+            let places =
+                Places { tree: job.tree, source, git: job.git, objects: job.objects, history: history.path().to_owned() };
             let mut err = Vec::new();
             let code = keeper_main(&job.args, &places, &mut into, &mut err);
             (code, String::from_utf8_lossy(&err).into_owned())

@@ -11,6 +11,7 @@
 )]
 
 mod apply;
+mod bring;
 mod candidate;
 mod create;
 mod diff;
