@@ -112,7 +112,10 @@ fn the_command_starts_with_three_streams_and_the_environment_that_was_composed()
         ["0 1 2 ", "700", "1"],
         "no other descriptor, and no core dump, by a handler neither (1 is the mark for that)"
     );
-    assert_eq!(lines[3], "CHROME_CONFIG_HOME HOME LANG LOGNAME PATH PWD SHELL TMPDIR USER XDG_RUNTIME_DIR ", "the host's environment stays outside");
+    assert_eq!(
+        lines[3], "CHROME_CONFIG_HOME HOME LANG LOGNAME PATH PWD SHELL TMPDIR USER XDG_RUNTIME_DIR ",
+        "the host's environment stays outside"
+    );
     assert_eq!(
         lines[4],
         format!("de_DE.UTF-8 {}", room.home.display()),
