@@ -6,6 +6,7 @@ mod bad_input;
 mod brought;
 mod codes_and_streams;
 mod killed;
+mod limits;
 mod pressure;
 mod real_agent;
 mod shell_agent;

@@ -20,7 +20,7 @@ pub(crate) enum Verb {
     Demo(Json),
     /// Repositories: list, add, forget
     Repo(Repo),
-    /// Tasks: list, show, stop, discard
+    /// Tasks: list, show, pause, continue, stop, discard
     Task(Task),
     /// What happened in a task
     Events(Events),
@@ -133,6 +133,10 @@ pub(crate) enum TaskVerb {
     Show(One),
     /// End its run: every process
     Stop(One),
+    /// Stop every process of its run where it is; the run's clock goes on
+    Pause(One),
+    /// Let a paused run go on
+    Continue(One),
     /// Remove its files; the record stays
     Discard(One),
 }

@@ -158,7 +158,13 @@ fn carry_output(run: &mut Attached, show: Show) -> Result<Outcome, Error> {
                 crate::out::talk(&format!("{bytes} bytes of output came faster than they were read and went by `limits.output`"));
             }
             Incoming::Reply(
-                Reply::Welcome { .. } | Reply::Status { .. } | Reply::Event { .. } | Reply::Frozen { .. } | Reply::Thawed,
+                Reply::Welcome { .. }
+                | Reply::Status { .. }
+                | Reply::Event { .. }
+                | Reply::Frozen { .. }
+                | Reply::Thawed
+                | Reply::Paused { .. }
+                | Reply::Continued { .. },
             ) => {}
         }
     }

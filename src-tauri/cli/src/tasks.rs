@@ -24,6 +24,11 @@ fn word(state: TaskState) -> &'static str {
     }
 }
 
+/// Where a task stands, a pause included.
+fn now(task: &model::task::Task) -> &'static str {
+    if task.paused.is_some() { "paused" } else { word(task.state) }
+}
+
 fn repo_json(r: &model::task::Repo) -> serde_json::Value {
     json!({"id": r.id, "name": r.name, "path": shown(&r.path), "added": r.added})
 }
@@ -57,7 +62,7 @@ pub(crate) fn task(engine: &Engine, args: Task) -> Result<u8, Error> {
                 if a.json {
                     out::json(&t)?;
                 } else {
-                    out::line(&format!("{}  {:9}  {}", t.id, word(t.state), t.title))?;
+                    out::line(&format!("{}  {:9}  {}", t.id, now(&t), t.title))?;
                 }
             }
         }
@@ -69,6 +74,27 @@ pub(crate) fn task(engine: &Engine, args: Task) -> Result<u8, Error> {
                 out::json(&json!({"task": id, "stopped": outcome.is_some(), "outcome": outcome}))?;
             } else {
                 out::talk(if outcome.is_some() { "stopped: every process of the run has ended" } else { "nothing was running" });
+            }
+        }
+        TaskVerb::Pause(a) => {
+            let id = engine.find_task(&a.id)?;
+            engine.pause(&id)?;
+            if a.json {
+                out::json(&json!({"task": id, "paused": true}))?;
+            } else {
+                let me = out::me(engine.host());
+                out::talk(&format!(
+                    "paused: every process of the run is stopped; the clock of `limits.wall` goes on. {me} task continue {id}"
+                ));
+            }
+        }
+        TaskVerb::Continue(a) => {
+            let id = engine.find_task(&a.id)?;
+            let was = engine.proceed(&id)?;
+            if a.json {
+                out::json(&json!({"task": id, "paused": false, "was": was}))?;
+            } else {
+                out::talk(if was { "the run goes on" } else { "it was not paused" });
             }
         }
         TaskVerb::Discard(a) => {
@@ -98,7 +124,10 @@ fn show(engine: &Engine, args: &One) -> Result<(), Error> {
     out::line(&format!("task       {}  {}", t.id, t.title))?;
     out::line(&format!(
         "state      {}{}",
-        word(t.state),
+        match t.paused.as_deref() {
+            Some("limit") => "paused by a limit (`airlock events --kind limit` says which)",
+            _ => now(t),
+        },
         t.problem.as_ref().map_or_else(String::new, |p| format!(": {}", crate::text::safe(p)))
     ))?;
     out::line(&format!("repository {}", shown(&view.repository.path)))?;

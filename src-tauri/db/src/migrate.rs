@@ -5,14 +5,17 @@ use rusqlite::Connection;
 use std::path::Path;
 
 /// `airlock.db`, one string a step.
-pub(crate) const MAIN: &[&str] = &[concat!(
-    include_str!("table/repos.sql"),
-    include_str!("table/tasks.sql"),
-    include_str!("table/runs.sql"),
-    include_str!("table/reviews.sql"),
-    include_str!("table/exits.sql"),
-    include_str!("audit.sql"),
-)];
+pub(crate) const MAIN: &[&str] = &[
+    concat!(
+        include_str!("table/repos.sql"),
+        include_str!("table/tasks.sql"),
+        include_str!("table/runs.sql"),
+        include_str!("table/reviews.sql"),
+        include_str!("table/exits.sql"),
+        include_str!("audit.sql"),
+    ),
+    "ALTER TABLE task ADD COLUMN paused TEXT;",
+];
 
 /// `events.db`.
 pub(crate) const EVENTS: &[&str] = &[include_str!("event_log.sql")];

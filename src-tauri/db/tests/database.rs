@@ -22,6 +22,7 @@ fn task() -> Task {
         state: TaskState::Ready,
         problem: None,
         created: 5,
+        paused: None,
         last_run: None,
     }
 }

@@ -79,6 +79,8 @@ impl Engine {
                     | Reply::Event { .. }
                     | Reply::Missed { .. }
                     | Reply::Thawed
+                    | Reply::Paused { .. }
+                    | Reply::Continued { .. }
                     | Reply::Error { .. } => None,
                 })?
             }

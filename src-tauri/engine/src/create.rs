@@ -101,6 +101,7 @@ impl Engine {
                 state: TaskState::Ready,
                 problem: None,
                 created: sys::clock::unix_millis(),
+                paused: None,
                 last_run: None,
             };
             self.db.add_task(task.created, &task, &policy, &created.history)?;

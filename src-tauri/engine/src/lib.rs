@@ -17,6 +17,7 @@ mod home;
 mod host;
 mod kits;
 mod launch;
+mod pause;
 mod policy_file;
 mod promises;
 mod recover;

@@ -28,6 +28,8 @@ impl Engine {
                 | Reply::Missed { .. }
                 | Reply::Frozen { .. }
                 | Reply::Thawed
+                | Reply::Paused { .. }
+                | Reply::Continued { .. }
                 | Reply::Error { .. } => None,
             })
         });

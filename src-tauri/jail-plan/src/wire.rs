@@ -1,7 +1,7 @@
 //! The words between starter and jail, one JSON object a packet, over a `SOCK_SEQPACKET` socket pair.
 //!
-//! The jail program finds the socket at descriptor 0 and the plan at descriptor 1. With [`crate::Stdio::Inherit`] the
-//! starter's first packet is `{"answer":"stdio"}` with three descriptors.
+//! The jail program finds the socket at descriptor 0 and the plan at descriptor 1, which it reads after the starter's first
+//! packet, `{"answer":"begin"}`. With [`crate::Stdio::Inherit`] the next is `{"answer":"stdio"}` with three descriptors.
 
 use crate::report::{Refusal, Report};
 use serde::{Deserialize, Serialize};
@@ -54,10 +54,12 @@ pub enum Handed {
     Notify,
 }
 
-/// Starter to jail.
+/// Starter to jail. The first is always [`Answer::Begin`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "lowercase")]
 pub enum Answer {
+    /// The plan is whole, and the jail program is where the starter wants it (in a cgroup, say).
+    Begin,
     /// Three descriptors: the command's standard streams.
     Stdio,
     /// Run the command.

@@ -23,6 +23,12 @@ pub(crate) struct Fresh {
 pub(crate) fn read(link: &Link) -> Step<Fresh> {
     link.die_with_starter()?;
     installed::check(link)?;
+    let begin = match link.hear() {
+        Ok((Answer::Begin, _)) => Ok(()),
+        Ok((other, _)) => Err(format!("the starter said {other:?} instead")),
+        Err(e) => Err(e.to_string()),
+    };
+    begin.or_refuse(Stage::Start, UNEXPECTED, || "waiting for the word to begin".into())?;
     let what = || "reading the plan from descriptor 1".to_owned();
     let plan = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).or_refuse(Stage::Plan, UNEXPECTED, what)?;
     let mut json = Vec::new();
@@ -44,6 +50,6 @@ pub(crate) fn read(link: &Link) -> Step<Fresh> {
 fn streams(link: &Link) -> std::io::Result<[OwnedFd; 3]> {
     match link.hear()? {
         (Answer::Stdio, fds) => fds.try_into().map_err(|_| std::io::Error::other("they are not three")),
-        (Answer::Go, _) => Err(std::io::Error::other("the starter said go instead")),
+        (other @ (Answer::Begin | Answer::Go), _) => Err(std::io::Error::other(format!("the starter said {other:?} instead"))),
     }
 }

@@ -127,7 +127,7 @@ pub enum What {
     },
     /// A run or its task moved on.
     Lifecycle {
-        /// What, e.g. `started`, `ended`, `stopped`, `frozen`, `thawed`, `candidate`, `reviewed`, `applied`, `undone`, `promise`.
+        /// What, e.g. `started`, `ended`, `stopped`, `frozen`, `thawed`, `paused`, `continued`, `candidate`, `reviewed`, `applied`, `undone`, `promise`.
         phase: String,
         /// In words.
         detail: String,

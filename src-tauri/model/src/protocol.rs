@@ -64,8 +64,22 @@ pub enum Request {
     Freeze,
     /// Let them go on.
     Thaw,
+    /// Stop every process until `Continue`, whoever is connected.
+    Pause,
+    /// End the pause.
+    Continue,
     /// Ask for [`Reply::Status`].
     Status,
+}
+
+/// Who paused a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PausedBy {
+    /// The person.
+    Person,
+    /// A limit that was reached.
+    Limit,
 }
 
 /// What a warden says.
@@ -89,6 +103,9 @@ pub enum Reply {
         processes: u32,
         /// Whether frozen.
         frozen: bool,
+        /// Whether paused, and by whom.
+        #[serde(default)]
+        paused: Option<PausedBy>,
     },
     /// An event.
     Event {
@@ -107,6 +124,16 @@ pub enum Reply {
     },
     /// They go on.
     Thawed,
+    /// Answer to pause.
+    Paused {
+        /// False where not every process could be stopped: they go on then.
+        complete: bool,
+    },
+    /// Answer to continue.
+    Continued {
+        /// False where the run was not paused.
+        was: bool,
+    },
     /// The run ended; output and events are complete.
     Ended {
         /// How.

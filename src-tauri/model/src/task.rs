@@ -108,6 +108,8 @@ pub struct Task {
     pub state: TaskState,
     /// Why it failed, in words.
     pub problem: Option<String>,
+    /// Whether its run is paused, and by whom: `person` or `limit`.
+    pub paused: Option<String>,
     /// Unix milliseconds.
     pub created: u64,
     /// The newest run.

@@ -81,6 +81,11 @@ impl Frozen {
     }
 }
 
+/// Ends exactly this process, not a later one of its number.
+pub(crate) fn kill(pid: i32, begun: u64) -> io::Result<()> {
+    send(Process { pid, begun }, Signal::KILL)
+}
+
 /// Host pids of init and all below it, parents first, as far as they are seen.
 pub(crate) fn tree(init: i32) -> Vec<i32> {
     apart(move || walk(init).processes.into_iter().map(|p| p.pid).collect())

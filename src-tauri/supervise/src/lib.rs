@@ -3,6 +3,7 @@
 //! Invariant: observation never decides. What a jail may do is in its plan and kept by the kernel; the facts told here
 //! (decoys, notifications, watches) are for people.
 
+mod cgroup;
 pub mod compose;
 pub mod decoy;
 mod etc;
@@ -20,5 +21,6 @@ pub mod warden;
 pub mod watch;
 pub mod who;
 
-pub use spawn::{Ended, Jail, SpawnError, spawn};
+pub use cgroup::{Scope, Together};
+pub use spawn::{Ended, Jail, SpawnError, spawn, spawn_limited};
 pub use tools::variables as tool_variables;

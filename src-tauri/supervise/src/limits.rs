@@ -1,8 +1,40 @@
-//! Limits of a whole jail that neither its processes nor the kernel keep by themselves.
+//! Limits of a whole jail that neither its processes nor the kernel keep by themselves: looked at while it runs.
+//!
+//! While every process of a jail sleeps nothing here wakes: what ends the sleep is the kernel's word that one of them used
+//! processor time, or a call of theirs that is told of. While they run there is a look a second, and ten where space on
+//! disk falls fast.
 
+mod disk;
+mod sleep;
+mod tree;
+
+use crate::cgroup::Scope;
+use crate::who::Who;
+use disk::{Disk, Finding};
 use jail_plan::{Guarantee, Report, Status};
+use model::event::Process;
+use sleep::Sleeper;
+pub use sleep::Stir;
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tree::Tree;
 
-/// Sets the rows of what a run's warden keeps on every machine: the clock, the bytes of the way out, the kept output.
+/// Between two looks while processes run.
+const USUAL: Duration = Duration::from_secs(1);
+/// Between two looks while space falls fast.
+const FAST: Duration = Duration::from_millis(100);
+/// A limit at which a run stays is told this often.
+const TOLD: Duration = Duration::from_secs(60);
+/// Largest processes ended at one look.
+const ENDED: usize = 64;
+
+/// Sets the rows of what a run's warden keeps on every machine: the clock, the bytes of the way out, the kept output, the
+/// growth on disk.
 pub fn kept_by_warden(report: &mut Report) {
     for (guarantee, how) in [
         (Guarantee::Wall, "the warden's clock"),
@@ -10,5 +42,242 @@ pub fn kept_by_warden(report: &mut Report) {
         (Guarantee::Output, "files of the warden's, of which the older half goes"),
     ] {
         report.keep(guarantee, how, Status::Full);
+    }
+    let seen = "it is looked at, at most ten times a second, and the run paused: what is written until then is there, and where other \
+         programs write to the same file system, which of it is the run's is counted only now and then";
+    report.keep(Guarantee::Disk, "RLIMIT_FSIZE and a look at the free space", Status::partial(seen));
+    if let Some(Status::Absent { reason }) = report.status(Guarantee::Memory) {
+        let seen = format!(
+            "{reason}; it is looked at once a second, and the largest process is ended: what grows in between is there, and memory of files \
+             that no process maps (memfd, /tmp) is not seen"
+        );
+        report.keep(Guarantee::Memory, "a look at what processes hold", Status::partial(seen));
+    }
+}
+
+/// What is looked at.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// Bytes of memory of all processes together.
+    pub memory: u64,
+    /// Processes and threads, init not counted.
+    pub processes: u64,
+    /// Open files of a process.
+    pub open_files: u64,
+    /// Bytes that the places may grow by.
+    pub disk: u64,
+    /// Directories of one file system that the jail writes to.
+    pub places: Vec<PathBuf>,
+}
+
+/// A limit was reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reached {
+    /// Its key.
+    pub limit: &'static str,
+    /// In words, with the figure and what raises it.
+    pub detail: String,
+    /// The process, where it is known.
+    pub process: Option<Process>,
+    /// Whether the run must be paused for it.
+    pub pause: bool,
+}
+
+/// Looks at one jail until dropped.
+#[derive(Debug)]
+pub struct Watch {
+    stop: Arc<sleep::Bell>,
+    raised: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Starts looking. `told` is called on the watch's own thread, and may take its time to pause the run.
+    pub fn start(
+        init: i32,
+        scope: Option<Arc<Scope>>,
+        bounds: Bounds,
+        who: Arc<Who>,
+        stir: Option<Arc<Stir>>,
+        told: impl FnMut(Reached) + Send + 'static,
+    ) -> io::Result<Self> {
+        let tree = Tree::of(init, scope.clone())?;
+        let disk = Disk::new(&bounds.places, bounds.disk)?;
+        let stop = Arc::new(sleep::Bell::new()?);
+        let raised = Arc::new(AtomicBool::new(false));
+        let (stopped, again) = (Arc::clone(&stop), Arc::clone(&raised));
+        let thread = std::thread::Builder::new().name("limits".into()).spawn(move || {
+            let sleeper = match Sleeper::new(stopped, stir) {
+                Ok(sleeper) => sleeper,
+                Err(e) => return tracing::error!(error = %e, "limits can't be looked at"),
+            };
+            Look { tree, scope, disk, bounds, who, last: HashMap::new(), told, raised: again }.run(&sleeper);
+        })?;
+        Ok(Self { stop, raised, thread: Some(thread) })
+    }
+
+    /// What the person's word that a run goes on is given to.
+    pub fn allowance(&self) -> Allowance {
+        Allowance(Arc::clone(&self.raised))
+    }
+}
+
+/// What a run may take on disk beyond its limit, by the person's word.
+#[derive(Debug, Clone)]
+pub struct Allowance(Arc<AtomicBool>);
+
+impl Allowance {
+    /// It may grow by as much again.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.ring();
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread has been printed already.
+            drop(thread.join());
+        }
+    }
+}
+
+struct Look<F> {
+    tree: Tree,
+    scope: Option<Arc<Scope>>,
+    disk: Disk,
+    bounds: Bounds,
+    who: Arc<Who>,
+    /// When each limit was told last.
+    last: HashMap<&'static str, Instant>,
+    told: F,
+    raised: Arc<AtomicBool>,
+}
+
+impl<F: FnMut(Reached)> Look<F> {
+    fn run(&mut self, sleeper: &Sleeper) {
+        let mut pause = USUAL;
+        // Nothing is worth a look in the first moment, and short runs have no other.
+        while sleeper.rest(pause) {
+            let Some(busy) = self.tree.look() else { return };
+            self.memory();
+            self.processes();
+            self.open_files();
+            pause = if self.disk() { FAST } else { USUAL };
+            if !busy && pause == USUAL && !sleeper.until_any_runs(&mut self.tree) {
+                return;
+            }
+        }
+    }
+
+    fn named(&self, pid: i32) -> Option<Process> {
+        u32::try_from(pid).ok().and_then(|pid| self.who.by_host_id(pid))
+    }
+
+    /// Tells a limit at which a run may stay, once a minute.
+    fn tell_now_and_then(&mut self, limit: &'static str, detail: String, process: Option<Process>) {
+        if self.last.get(limit).is_none_or(|at| at.elapsed() >= TOLD) {
+            self.last.insert(limit, Instant::now());
+            (self.told)(Reached { limit, detail, process, pause: false });
+        }
+    }
+
+    fn memory(&mut self) {
+        if let Some(scope) = self.scope.as_ref().filter(|s| s.keeps_memory()) {
+            if let Some(ended) = scope.ended_for_memory() {
+                let detail = format!(
+                    "the run's processes together reached {} of memory, and the kernel ended {}; `limits.memory` raises it",
+                    size(self.bounds.memory),
+                    if ended == 1 { "the largest".into() } else { format!("the {ended} largest") }
+                );
+                (self.told)(Reached { limit: "memory", detail, process: None, pause: false });
+            }
+            return;
+        }
+        for _ in 0..ENDED {
+            if self.tree.memory() <= self.bounds.memory {
+                return;
+            }
+            // Memory that processes share was counted for each of them: now exactly.
+            let (all, largest) = self.tree.exact_memory();
+            let Some((process, holds)) = largest.filter(|_| all > self.bounds.memory) else { return };
+            let name = self.named(process.pid);
+            if let Err(e) = crate::freeze::kill(process.pid, process.begun) {
+                return tracing::warn!(error = %e, "a process that takes too much memory could not be ended");
+            }
+            let detail = format!(
+                "the run's processes together hold {} of memory, more than {}: the largest, with {}, was ended; `limits.memory` raises it",
+                size(all),
+                size(self.bounds.memory),
+                size(holds)
+            );
+            (self.told)(Reached { limit: "memory", detail, process: name, pause: false });
+            self.tree.wait_for_end(process);
+            if self.tree.look().is_none() {
+                return;
+            }
+        }
+    }
+
+    fn processes(&mut self) {
+        let refused = self.scope.as_ref().and_then(|s| s.refused_processes());
+        let most = self.bounds.processes;
+        let now = self.tree.threads();
+        if refused.is_some() || now >= most {
+            let largest = self.tree.with_most_threads().and_then(|pid| self.named(pid));
+            let detail = format!(
+                "the run has {now} processes and threads of {most}: no more can be started; `limits.processes` raises it"
+            );
+            self.tell_now_and_then("processes", detail, largest);
+        }
+    }
+
+    fn open_files(&mut self) {
+        // The last descriptor is seen only by whoever looks in that moment; all but a few is near enough to say so.
+        let most = self.bounds.open_files;
+        if let Some((pid, open)) = self.tree.with_open_files(most.saturating_sub(most / 64 + 1)) {
+            let detail = format!(
+                "a process has {open} open files of {most}: few or none more can be opened; `limits.open_files` raises it"
+            );
+            let process = self.named(pid);
+            self.tell_now_and_then("open_files", detail, process);
+        }
+    }
+
+    /// True where space falls fast.
+    fn disk(&mut self) -> bool {
+        if self.raised.swap(false, Ordering::AcqRel) {
+            self.disk.raise();
+        }
+        let reached = match self.disk.look(&self.tree) {
+            Finding::Slow => return false,
+            Finding::Fast => return true,
+            Finding::Reached(detail) => detail,
+        };
+        let writer = self.tree.with_most_written().and_then(|pid| self.named(pid));
+        (self.told)(Reached { limit: "disk", detail: reached, process: writer, pause: true });
+        false
+    }
+}
+
+/// In the largest unit that leaves at least one before the point.
+fn size(bytes: u64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {
+        Some((unit, shift)) if bytes.trailing_zeros() >= shift => format!("{} {unit}", bytes >> shift),
+        Some((unit, shift)) => format!("{}.{} {unit}", bytes >> shift, ((bytes >> (shift - 10)) & 1023) * 10 / 1024),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short_and_never_too_large() {
+        let shown = [0, 1023, 1 << 20, (3 << 30) / 2, (2 << 30) - 1].map(size);
+        assert_eq!(shown, ["0 bytes", "1023 bytes", "1 MiB", "1.5 GiB", "1.9 GiB"]);
     }
 }

@@ -11,6 +11,7 @@ pub use crate::fact::Fact;
 pub use announced::Announced;
 
 use crate::fact::stays_inside;
+use crate::limits::Stir;
 use crate::tell::{Teller, Told};
 use crate::who::{DEADLINE, STUCK_CAP, Who, status};
 use calls::Call;
@@ -67,6 +68,7 @@ struct Server {
     asleep: AtomicBool,
     timer: OnceLock<Thread>,
     served: mpsc::SyncSender<()>,
+    stir: Arc<Stir>,
 }
 
 impl std::fmt::Debug for Server {
@@ -137,6 +139,7 @@ impl Notify {
             asleep: AtomicBool::new(false),
             timer: OnceLock::new(),
             served: tell_served,
+            stir: Arc::new(Stir::new()?),
         });
         let timed = server.clone();
         let timer = thread("call-timer", move || timed.time())?;
@@ -156,6 +159,11 @@ impl Notify {
     /// Who is about to connect where, for the way out.
     pub fn announced(&self) -> Arc<Announced> {
         self.server.announced.clone()
+    }
+
+    /// Rung at each call that is told of, a fork included.
+    pub fn stir(&self) -> Arc<Stir> {
+        self.server.stir.clone()
     }
 }
 
@@ -224,6 +232,7 @@ impl Server {
                 Err(Errno::ENOENT | Errno::EINTR) => continue,
                 Err(_) => return Left::Stopped,
             };
+            self.stir.ring();
             if n.arch == NATIVE_ARCH {
                 self.begin(&n);
                 let call = self.read(&n, true);

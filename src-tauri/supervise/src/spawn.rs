@@ -1,8 +1,9 @@
 //! Starts one jail and holds it.
 
+use crate::cgroup::{Scope, Together};
 use crate::decoy::{Closer, Decoys};
 use crate::freeze::Frozen;
-use jail_plan::{Answer, Handed, Plan, Refusal, Report, Say, Stdio};
+use jail_plan::{Answer, Guarantee, Handed, Plan, Refusal, Report, Say, Status, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -17,7 +18,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A start takes milliseconds; one that takes this long hangs (a dead network file system under a bind).
@@ -79,11 +80,32 @@ pub struct Jail {
     socket: OwnedFd,
     ended: Mutex<Option<Ended>>,
     frozen: Frozen,
+    scope: Option<Arc<Scope>>,
 }
 
 /// Starts a jail and returns when everything in it stands but the command, which waits for [`Jail::go`]. `stdio` are
 /// the command's standard streams, exactly when the plan says [`Stdio::Inherit`].
 pub fn spawn(plan: &Plan, jail_program: &Path, stdio: Option<[OwnedFd; 3]>) -> Result<Jail, SpawnError> {
+    start_jail(plan.clone(), jail_program, stdio, None)
+}
+
+/// As [`spawn`], with limits that the jail's processes keep together: by a cgroup of its own where the machine gives one, else
+/// as far as the jail's own kernel limits go. The report says how far.
+pub fn spawn_limited(
+    plan: &Plan,
+    jail_program: &Path,
+    stdio: Option<[OwnedFd; 3]>,
+    together: &Together,
+) -> Result<Jail, SpawnError> {
+    start_jail(plan.clone(), jail_program, stdio, Some(together))
+}
+
+fn start_jail(
+    mut plan: Plan,
+    jail_program: &Path,
+    stdio: Option<[OwnedFd; 3]>,
+    together: Option<&Together>,
+) -> Result<Jail, SpawnError> {
     plan.check()?;
     if stdio.is_some() != (plan.stdio == Stdio::Inherit) {
         return Err(SpawnError::Io(io::Error::new(io::ErrorKind::InvalidInput, "standard streams and plan disagree")));
@@ -91,25 +113,40 @@ pub fn spawn(plan: &Plan, jail_program: &Path, stdio: Option<[OwnedFd; 3]>) -> R
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(io::Error::from)?;
     let memory = rustix::fs::memfd_create("plan", rustix::fs::MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
-    let mut text = File::from(memory);
-    text.write_all(&serde_json::to_vec(plan).map_err(io::Error::from)?)?;
-    text.rewind()?;
-    if let Some(streams) = &stdio {
-        let fds: Vec<BorrowedFd<'_>> = streams.iter().map(|f| f.as_fd()).collect();
-        send(&ours, Answer::Stdio, &fds)?;
-    }
+    let text = File::from(memory);
     #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
     let mut command = Command::new(jail_program);
     // The command line of PID 1 is seen inside, so it says nothing.
-    command.arg0("init").env_clear().current_dir("/").stdin(theirs).stdout(text);
+    command.arg0("init").env_clear().current_dir("/").stdin(theirs).stdout(text.try_clone()?);
     let mut launcher = start(command).map_err(|source| SpawnError::Program { program: jail_program.to_owned(), source })?;
-    let begun = listen(&ours, plan, &mut launcher);
+    // It waits for its plan, so that whatever it makes is in the cgroup too.
+    let scope = together.map(|together| Scope::around(launcher.id(), together).map(Arc::new));
+    if let (Some(together), Some(scope)) = (together, &scope) {
+        let scope = scope.as_ref().ok();
+        if !scope.is_some_and(|s| s.keeps_cpus()) {
+            plan.limits.cpus = u32::try_from(together.cpus).ok();
+        }
+        if scope.is_some_and(|s| s.keeps_processes()) {
+            // The cgroup's count tells when it refuses, so it comes first.
+            plan.limits.processes = plan.limits.processes.saturating_add(1);
+        }
+    }
+    let begun = match begin(&ours, &plan, text, stdio.as_ref()) {
+        // Whoever hung up has said why.
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => listen(&ours, &plan, &mut launcher),
+    };
     // The launcher ends by itself once the jail's init exists; an early end of ours must not leave it behind.
     if begun.is_err() {
         drop(launcher.kill());
     }
     launcher.wait()?;
-    let Begun { pid, pidfd, report, handed, decoys } = begun?;
+    let Begun { pid, pidfd, mut report, handed, decoys } = begun?;
+    match &scope {
+        Some(Ok(scope)) => scope.tell(&mut report),
+        Some(Err(why)) => report.set(Guarantee::Memory, Status::absent(format!("no cgroup keeps it: {why}"))),
+        None => {}
+    }
     let mut jail = Jail {
         report,
         pty: None,
@@ -123,6 +160,7 @@ pub fn spawn(plan: &Plan, jail_program: &Path, stdio: Option<[OwnedFd; 3]>) -> R
         socket: ours,
         ended: Mutex::new(None),
         frozen: Frozen::default(),
+        scope: scope.and_then(Result::ok),
     };
     for (what, fd) in handed {
         *match what {
@@ -172,6 +210,9 @@ impl Jail {
     /// Kills every process of the jail, double-forked daemons too: the kernel ends a pid namespace with its init. One that
     /// waits for an answer about a hidden place gets it, or an error when that takes long.
     pub fn kill(&self) {
+        if let Some(scope) = &self.scope {
+            scope.kill();
+        }
         // An error means that it is gone already.
         _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
         let Some(closer) = self.closer.clone() else { return };
@@ -193,14 +234,27 @@ impl Jail {
     /// failed twice (they are left running then). What could not be looked at was not seen stopped. A jail that ended is
     /// as frozen as can be.
     pub fn freeze(&self) -> bool {
-        self.gone() || self.frozen.freeze(self.pid) || self.gone()
+        let freeze = || match self.scope.as_ref().filter(|s| s.can_freeze()) {
+            Some(scope) => scope.freeze(),
+            None => self.frozen.freeze(self.pid),
+        };
+        self.gone() || freeze() || self.gone()
     }
 
     /// Lets stopped processes go on; returns when every one of them was reached or is gone.
     pub fn thaw(&self) {
-        if !self.gone() {
-            self.frozen.thaw(self.pid);
+        if self.gone() {
+            return;
         }
+        match self.scope.as_ref().filter(|s| s.can_freeze()) {
+            Some(scope) => scope.thaw(),
+            None => self.frozen.thaw(self.pid),
+        }
+    }
+
+    /// Its cgroup, where it has one.
+    pub fn scope(&self) -> Option<Arc<Scope>> {
+        self.scope.clone()
     }
 
     /// Gives the terminal a new size.
@@ -246,6 +300,18 @@ struct Begun {
     report: Report,
     handed: Vec<(Handed, OwnedFd)>,
     decoys: Option<Decoys>,
+}
+
+/// Hands over the plan and the streams.
+fn begin(socket: &OwnedFd, plan: &Plan, mut text: File, stdio: Option<&[OwnedFd; 3]>) -> io::Result<()> {
+    text.write_all(&serde_json::to_vec(plan)?)?;
+    text.rewind()?;
+    send(socket, Answer::Begin, &[])?;
+    if let Some(streams) = stdio {
+        let fds: Vec<BorrowedFd<'_>> = streams.iter().map(|f| f.as_fd()).collect();
+        send(socket, Answer::Stdio, &fds)?;
+    }
+    Ok(())
 }
 
 /// Follows the jail program's words until the jail stands.

@@ -1,18 +1,20 @@
 //! The warden's socket: any number of windows and command lines, each at its own pace.
 
+use crate::hold::Hold;
 use crate::output::{Output, Which};
 use crate::record::Recorder;
 use crate::terminal::{Input, InputSender};
 use db::EventLog;
 use model::frame::{Decoder, encode};
 use model::id::{RunId, TaskId};
-use model::protocol::{Reply, Request, VERSION, kind};
+use model::protocol::{PausedBy, Reply, Request, VERSION, kind};
 use model::run::Outcome;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use supervise::Jail;
+use supervise::limits::Allowance;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -29,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) task: TaskId,
     pub(crate) run: RunId,
     pub(crate) jail: Arc<Jail>,
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) allowance: Option<Allowance>,
     pub(crate) output: Arc<Output>,
     pub(crate) recorder: Recorder,
     pub(crate) events: PathBuf,
@@ -171,7 +175,7 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
             }
             Request::Freeze if frozen.is_none() => {
                 frozen = shared.freezer.acquire().await.ok();
-                let complete = aside(&shared.jail, |jail| jail.freeze()).await.unwrap_or(false);
+                let complete = aside(&shared.hold, |hold| hold.look()).await.unwrap_or(false);
                 shared.recorder.lifecycle("frozen", if complete { "" } else { "not every process could be stopped" });
                 say(Reply::Frozen { complete }).await?;
                 orders.send(Order::End).await.map_err(std::io::Error::other)?;
@@ -184,9 +188,22 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
                 }
                 say(Reply::Thawed).await?;
             }
+            Request::Pause => {
+                let complete = aside(&shared.hold, |hold| hold.pause(PausedBy::Person)).await.unwrap_or(false);
+                say(Reply::Paused { complete }).await?;
+                orders.send(Order::End).await.map_err(std::io::Error::other)?;
+            }
+            Request::Continue => {
+                if let Some(allowance) = &shared.allowance {
+                    allowance.raise();
+                }
+                let was = aside(&shared.hold, |hold| hold.proceed()).await.unwrap_or(false);
+                say(Reply::Continued { was }).await?;
+                orders.send(Order::End).await.map_err(std::io::Error::other)?;
+            }
             Request::Status => {
                 let processes = u32::try_from(shared.jail.processes().len()).unwrap_or(u32::MAX);
-                say(Reply::Status { command: 2, processes, frozen: shared.freezer.available_permits() == 0 }).await?;
+                say(Reply::Status { command: 2, processes, frozen: shared.hold.is_held(), paused: shared.hold.paused() }).await?;
             }
         }
     };
@@ -199,10 +216,10 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
 }
 
 /// Does something that blocks on a thread of its own: the runtime's may all be waiting for a resolver that never answers.
-async fn aside<T: Send + 'static>(jail: &Arc<Jail>, act: impl FnOnce(&Jail) -> T + Send + 'static) -> Option<T> {
-    let jail = Arc::clone(jail);
+async fn aside<T: Send + 'static>(hold: &Arc<Hold>, act: impl FnOnce(&Hold) -> T + Send + 'static) -> Option<T> {
+    let hold = Arc::clone(hold);
     let (done, result) = tokio::sync::oneshot::channel();
-    let started = std::thread::Builder::new().spawn(move || done.send(act(&jail)).ok());
+    let started = std::thread::Builder::new().spawn(move || done.send(act(&hold)).ok());
     if let Err(e) = started {
         tracing::error!(error = %e, "no thread could be started");
     }
@@ -210,7 +227,7 @@ async fn aside<T: Send + 'static>(jail: &Arc<Jail>, act: impl FnOnce(&Jail) -> T
 }
 
 async fn thaw(shared: &Arc<Shared>) {
-    if aside(&shared.jail, |jail| jail.thaw()).await.is_none() {
+    if aside(&shared.hold, |hold| hold.looked()).await.is_none() {
         tracing::error!("thawing did not come to an end");
     }
     shared.recorder.lifecycle("thawed", "");

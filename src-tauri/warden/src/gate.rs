@@ -18,6 +18,10 @@ use supervise::who::{JailRef, Who};
 /// Everything that must answer before the command may run. Dropped after the jail has ended.
 pub(crate) struct Sensors {
     way_out: Option<tokio::task::JoinHandle<()>>,
+    /// Names processes of the jail.
+    pub(crate) who: Arc<Who>,
+    /// Rung when the jail makes a call that is told of.
+    pub(crate) stir: Option<Arc<supervise::limits::Stir>>,
     // Dropped in this order; each stores what it still holds back.
     _decoys: Option<Telling>,
     _watch: Option<Watch>,
@@ -92,7 +96,8 @@ impl Sensors {
             _ => None,
         };
         tracing::debug!(workspace = %RawPath::from(spec.workspace.as_os_str().as_bytes()), "sensors stand");
-        Ok(Self { way_out, _decoys: decoys, _watch: watch, _notify: notify })
+        let stir = notify.as_ref().map(Notify::stir);
+        Ok(Self { way_out, who, stir, _decoys: decoys, _watch: watch, _notify: notify })
     }
 }
 

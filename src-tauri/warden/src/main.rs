@@ -6,6 +6,8 @@
 mod caches;
 mod clients;
 mod gate;
+mod hold;
+mod limits;
 mod output;
 mod record;
 mod refusal;

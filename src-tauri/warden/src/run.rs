@@ -1,16 +1,17 @@
 //! One run, from its spec to its end.
 
 use crate::clients::{self, Shared};
+use crate::hold::Hold;
 use crate::output::{Output, Which};
 use crate::record::{self, Recorder};
 use crate::refusal::Refusal;
-use crate::{caches, gate, terminal};
+use crate::{caches, gate, limits, terminal};
 use db::{Database, EventLog};
-use jail_plan::{Guarantee, Report, Status};
-use model::protocol::{Start, VERSION};
+use jail_plan::Guarantee;
+use model::protocol::{PausedBy, Start, VERSION};
 use model::run::{Outcome, RunSpec, Stdio};
 use model::task::Step;
-use policy::{Limit, Policy};
+use policy::Policy;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -144,41 +145,13 @@ fn pipes() -> std::io::Result<Pipes> {
     Ok(Pipes { inside: [stdin, stdout, stderr], input, sources: vec![(Which::Out, out), (Which::Err, err)] })
 }
 
-/// Refuses where a limit that must be kept in full is not. Nothing of the command has run yet.
-fn required(policy: &Policy, report: &Report) -> Result<(), Refusal> {
-    for limit in &policy.limits.require {
-        let guarantee = match limit {
-            Limit::Memory => Guarantee::Memory,
-            Limit::Cpus => Guarantee::Cpu,
-            Limit::Processes => Guarantee::Processes,
-            Limit::Disk => Guarantee::Disk,
-            Limit::Wall => Guarantee::Wall,
-            Limit::BytesOut | Limit::BytesIn => Guarantee::Bytes,
-            Limit::OpenFiles => Guarantee::OpenFiles,
-            Limit::Output => Guarantee::Output,
-        };
-        let (level, reason) = match report.status(guarantee) {
-            Some(Status::Full) => continue,
-            Some(Status::Partial { reason }) => ("only in part", reason.as_str()),
-            Some(Status::Absent { reason }) => ("not", reason.as_str()),
-            None => ("not", "nobody said how far"),
-        };
-        return Err(Refusal::limit(format!(
-            "`limits.require` names {0}, which this machine keeps {level}: {reason}. Take {0} out of `limits.require` in the policy to \
-             start all the same; `airlock doctor` shows every row",
-            limit.key()
-        )));
-    }
-    Ok(())
-}
-
 async fn own(spec: &RunSpec) -> Result<(), Refusal> {
     let held = lock(spec)?;
     let policy = Arc::new(policy::load(&spec.policy).map_err(|(file, problems)| {
         let first = problems.first().map_or_else(String::new, |p| format!("{}:{}: {}", p.line, p.column, p.message));
         Refusal::policy(format!("the policy {file} is refused: {first}"))
     })?);
-    let database = Database::open(&spec.layout.database()).map_err(|e| Refusal::machine("opening the database", e))?;
+    let database = Arc::new(Database::open(&spec.layout.database()).map_err(|e| Refusal::machine("opening the database", e))?);
     let events = EventLog::open(&spec.dir.events()).map_err(|e| Refusal::machine("opening the event log", e))?;
     let output =
         Output::create(&spec.dir.log(&spec.run), policy.limits.output).map_err(|e| Refusal::machine("making the log", e))?;
@@ -195,13 +168,13 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
             (Some(p.inside), Some((p.input, p.sources)))
         }
     };
-    let mut jail = supervise::spawn(&plan, &spec.jail_program, inside)?;
+    let mut jail = supervise::spawn_limited(&plan, &spec.jail_program, inside, &limits::together(&policy))?;
+    jail.report.accepted = grants.accept;
     if policy.nested {
         jail.report.accepted.push(Guarantee::Syscalls);
     }
     supervise::limits::kept_by_warden(&mut jail.report);
-    jail.report.accepted = grants.accept;
-    required(&policy, &jail.report)?;
+    limits::required(&policy, &jail.report)?;
     caches.complete(&mut jail.report);
     let (recorder, writer) = record::start(events, spec.run.clone());
 
@@ -236,10 +209,14 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
     let (ended_sender, ended) = watch::channel(None);
     let stop = watch::Sender::new(false);
     let room = clients::room();
+    let hold = Arc::new(Hold::new(Arc::clone(&jail), recorder.clone(), Arc::clone(&database), spec.task.clone()));
+    let looked_at = limits::watch(spec, &policy, &jail, &sensors.who, sensors.stir.clone(), &hold, &recorder);
     let shared = Arc::new(Shared {
         task: spec.task.clone(),
         run: spec.run.clone(),
         jail: Arc::clone(&jail),
+        hold: Arc::clone(&hold),
+        allowance: looked_at.as_ref().map(|w| w.allowance()),
         output,
         recorder: recorder.clone(),
         events: spec.dir.events(),
@@ -252,8 +229,9 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
     jail.go().map_err(|e| Refusal::machine("letting the command run", e))?;
     say(&Start::Started { report });
 
-    let outcome = until_ended(&jail, &policy, &stop, &recorder).await;
+    let outcome = until_ended(&jail, &hold, &policy, &stop, &recorder).await;
     tokio::task::block_in_place(|| pumps.finish());
+    drop(looked_at);
     drop(sensors);
     recorder.lifecycle("ended", words(&outcome));
     tokio::task::block_in_place(|| writer.finish());
@@ -293,7 +271,13 @@ fn words(outcome: &Outcome) -> String {
     }
 }
 
-async fn until_ended(jail: &Arc<Jail>, policy: &Policy, stop: &watch::Sender<bool>, recorder: &Recorder) -> Outcome {
+async fn until_ended(
+    jail: &Arc<Jail>,
+    hold: &Arc<Hold>,
+    policy: &Policy,
+    stop: &watch::Sender<bool>,
+    recorder: &Recorder,
+) -> Outcome {
     let waiter = Arc::clone(jail);
     let mut over = tokio::task::spawn_blocking(move || waiter.wait());
     let mut asked = stop.subscribe();
@@ -309,10 +293,8 @@ async fn until_ended(jail: &Arc<Jail>, policy: &Policy, stop: &watch::Sender<boo
         ended = &mut over => Some(ended),
         () = tokio::time::sleep(policy.limits.wall) => {
             limit = Some("wall".to_owned());
-            recorder.fact(None, model::event::What::Limit {
-                limit: "wall".into(),
-                detail: format!("the run reached its {} seconds and was ended; `limits.wall` raises it", policy.limits.wall.as_secs()),
-            }, 1);
+            let over = format!("the run reached its {} seconds and was ended; `limits.wall` raises it", policy.limits.wall.as_secs());
+            limits::tell(recorder, "wall", over, None);
             jail.kill();
             None
         }
@@ -326,6 +308,13 @@ async fn until_ended(jail: &Arc<Jail>, policy: &Policy, stop: &watch::Sender<boo
                 recorder.lifecycle("stopped", "by the person");
                 if let Err(e) = jail.signal(15) {
                     tracing::debug!(error = %e, "no command to ask");
+                }
+                match hold.paused() {
+                    // Nothing that is stopped can end by itself.
+                    Some(PausedBy::Person) => _ = tokio::task::block_in_place(|| hold.proceed()),
+                    // Whoever was stopped for what it takes takes no more.
+                    Some(PausedBy::Limit) => jail.kill(),
+                    None => {}
                 }
             }
             match tokio::time::timeout(GRACE, &mut over).await {

@@ -26,7 +26,7 @@ fn state_of(word: &str) -> Result<TaskState, String> {
 }
 
 const COLUMNS: &str =
-    "id, repo, title, prompt, branch, base, base_branch, agent, argv, policy, state, problem, created, last_run";
+    "id, repo, title, prompt, branch, base, base_branch, agent, argv, policy, state, problem, created, last_run, paused";
 
 fn row(r: &Row<'_>) -> rusqlite::Result<Task> {
     let text = |i| r.get::<_, String>(i);
@@ -45,6 +45,7 @@ fn row(r: &Row<'_>) -> rusqlite::Result<Task> {
         problem: r.get(11)?,
         created: r.get(12)?,
         last_run: r.get::<_, Option<String>>(13)?.map(|t| column(13, RunId::parse(&t))).transpose()?,
+        paused: r.get(14)?,
     })
 }
 
@@ -68,7 +69,7 @@ impl Database {
         let detail = serde_json::json!({"task": task.id, "repo": task.repo, "base": task.base, "policy": task.policy});
         self.write(now, "task.created", &detail, |tx| {
             tx.execute(
-                &format!("INSERT INTO task ({COLUMNS}, policy_text, history) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)"),
+                &format!("INSERT INTO task ({COLUMNS}, policy_text, history) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)"),
                 rusqlite::params![
                     task.id.as_str(),
                     task.repo.as_str(),
@@ -84,6 +85,7 @@ impl Database {
                     task.problem,
                     task.created,
                     task.last_run.as_ref().map(RunId::as_str),
+                    task.paused,
                     column(0, serde_json::to_string(policy))?,
                     column(0, serde_json::to_string(&history.iter().map(|p| RawPath::from(p.as_os_str().as_bytes())).collect::<Vec<_>>()))?,
                 ],
@@ -106,6 +108,14 @@ impl Database {
         })
     }
 
+    /// Records whether its run is paused, and by whom. Nothing is written where it does not run.
+    pub fn set_paused(&self, now: u64, id: &TaskId, by: Option<&str>) -> Result<(), DbError> {
+        self.write(now, "task.paused", &serde_json::json!({"task": id, "by": by}), |tx| {
+            tx.execute("UPDATE task SET paused = ?2 WHERE id = ?1 AND state = 'running'", (id.as_str(), by))?;
+            Ok(())
+        })
+    }
+
     /// Moves a task by one step. `Ok(Err(_))`: the step is illegal from its state and nothing was written.
     pub fn step(
         &self,
@@ -122,7 +132,8 @@ impl Database {
             match column(0, state_of(&word))?.after(step) {
                 Ok(state) => {
                     tx.execute(
-                        "UPDATE task SET state = ?2, problem = ?3, last_run = coalesce(?4, last_run) WHERE id = ?1",
+                        "UPDATE task SET state = ?2, problem = ?3, last_run = coalesce(?4, last_run),
+                         paused = CASE WHEN ?2 = 'running' THEN paused END WHERE id = ?1",
                         (id.as_str(), state_word(state), problem, run.map(RunId::as_str)),
                     )?;
                     Ok(state)

@@ -1,0 +1,275 @@
+//! Growth on disk: free space, watched; what of it is the run's own, counted when it may matter.
+
+use super::size;
+use super::tree::Tree;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Longest count of what lies in the places.
+const COUNT: Duration = Duration::from_secs(2);
+/// Deepest directory that is counted.
+const DEPTH: usize = 200;
+/// Space that falls by so much between two looks falls fast.
+const FAST: u64 = 32 << 20;
+/// Space that always stays free, if there is as much at the start.
+const RESERVE: u64 = 5 << 30;
+
+/// What a look found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// Nothing much.
+    Slow,
+    /// Space falls fast: the next look should come soon.
+    Fast,
+    /// A limit is reached; in words.
+    Reached(String),
+}
+
+pub(super) struct Disk {
+    places: Vec<PathBuf>,
+    /// One directory on the file system, to ask for its free space.
+    at: OwnedFd,
+    device: u64,
+    limit: u64,
+    /// Growth at which the run is paused next.
+    allowed: u64,
+    /// Free space at which it is.
+    reserve: u64,
+    free: u64,
+    /// By how much free space fell since the last count, rises left out: no less than the run can have written.
+    fallen: u64,
+    /// What lay in the places when the run began.
+    base: Option<u64>,
+    grown: u64,
+}
+
+impl Disk {
+    pub(super) fn new(places: &[PathBuf], limit: u64) -> io::Result<Self> {
+        let first = places.first().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no place is named"))?;
+        let at = open(first)?;
+        let device = rustix::fs::fstat(&at)?.st_dev;
+        let fs = rustix::fs::fstatvfs(&at)?;
+        let free = fs.f_bavail * fs.f_frsize;
+        let reserve = reserve(free, fs.f_blocks * fs.f_frsize);
+        Ok(Self { places: places.to_vec(), at, device, limit, allowed: limit, reserve, free, fallen: 0, base: None, grown: 0 })
+    }
+
+    /// The run goes on after it was paused: as much again, or half of what is left.
+    pub(super) fn raise(&mut self) {
+        self.allowed = self.grown.max(self.allowed) + self.limit;
+        self.reserve = self.reserve.min(self.free / 2);
+    }
+
+    pub(super) fn look(&mut self, tree: &Tree) -> Finding {
+        let Ok(fs) = rustix::fs::fstatvfs(&self.at) else { return Finding::Slow };
+        let free = fs.f_bavail * fs.f_frsize;
+        let fell = self.free.saturating_sub(free);
+        self.free = free;
+        self.fallen += fell;
+        let left = self.allowed.saturating_sub(self.grown);
+        let low = free < self.reserve;
+        if low || self.fallen >= (left / 2).max(self.limit / 16) {
+            let (found, whole) = count(&self.places, self.device, tree);
+            if let Some(detail) = self.judge(found, whole, low) {
+                return Finding::Reached(detail);
+            }
+        }
+        let soon = fell.saturating_mul(3) >= free.saturating_sub(self.reserve).min(left);
+        if fell >= FAST || (fell > 0 && soon) { Finding::Fast } else { Finding::Slow }
+    }
+
+    /// Takes a count in; why the run must stop, where it must.
+    fn judge(&mut self, found: u64, whole: bool, low: bool) -> Option<String> {
+        // At the first count nobody knows what lay there before; all that space fell by may be the run's.
+        let base = *self.base.get_or_insert(found.saturating_sub(self.fallen));
+        let unseen = if whole { 0 } else { self.fallen };
+        self.fallen = 0;
+        self.grown = found.saturating_sub(base) + unseen;
+        let how = if whole { "" } else { " (part of it could not be counted, and space on the disk fell by as much)" };
+        let grown = format!("its workspace and home grew by {}{how}", size(self.grown));
+        let then = "it is paused: `airlock task continue` lets it go on, `airlock task stop` ends it";
+        if self.grown >= self.allowed {
+            return Some(format!("{grown}, {} are allowed; {then}; `limits.disk` raises it", size(self.allowed)));
+        }
+        low.then(|| {
+            format!(
+                "the disk has {} left, less than the {} that stay free, whoever took it; since the run began {grown}; {then}",
+                size(self.free),
+                size(self.reserve)
+            )
+        })
+    }
+}
+
+/// The larger of 5 GiB and a twentieth; on a disk with less, half of what is free.
+fn reserve(free: u64, whole: u64) -> u64 {
+    let usual = RESERVE.max(whole / 20);
+    if free > usual { usual } else { free / 2 }
+}
+
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Bytes that lie in the places, and in files that have no name any more but are open; false where not all could be seen.
+fn count(places: &[PathBuf], device: u64, tree: &Tree) -> (u64, bool) {
+    let mut count = Count { device, bytes: 0, linked: HashSet::new(), whole: true, until: Instant::now() + COUNT };
+    for place in places {
+        match open(place) {
+            Ok(directory) => count.directory(directory, DEPTH),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => count.whole = false,
+        }
+    }
+    for pid in tree.pids() {
+        count.nameless(pid);
+    }
+    (count.bytes, count.whole)
+}
+
+struct Count {
+    device: u64,
+    bytes: u64,
+    /// Files of several names that were counted.
+    linked: HashSet<u64>,
+    whole: bool,
+    until: Instant,
+}
+
+impl Count {
+    fn take(&mut self, stat: &Stat) {
+        if stat.st_dev == self.device && (stat.st_nlink == 1 || self.linked.insert(stat.st_ino)) {
+            self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+        }
+    }
+
+    /// Everything below a directory: by descriptor, no link followed and no file opened, since whoever made them is hostile.
+    fn directory(&mut self, directory: OwnedFd, depth: usize) {
+        if Instant::now() > self.until || depth == 0 {
+            self.whole = false;
+            return;
+        }
+        let Ok(mut entries) = Dir::read_from(&directory) else {
+            self.whole = false;
+            return;
+        };
+        let mut below: Vec<CString> = Vec::new();
+        while let Some(Ok(entry)) = entries.next() {
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let Ok(stat) = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => {
+                    self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+                    below.push(name.to_owned());
+                }
+                _ => self.take(&stat),
+            }
+        }
+        for name in below {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match rustix::fs::openat(&directory, &name, flags, Mode::empty()) {
+                Ok(child) => self.directory(child, depth - 1),
+                // Gone or another thing by now: a moving tree is counted again soon.
+                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {}
+                Err(_) => self.whole = false,
+            }
+        }
+    }
+
+    fn nameless(&mut self, pid: i32) {
+        for fd in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+            let Ok(stat) = rustix::fs::stat(fd.path()) else { continue };
+            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                && stat.st_nlink == 0
+                && stat.st_dev == self.device
+                && self.linked.insert(stat.st_ino)
+            {
+                self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn disk(dir: &Path, limit: u64) -> Disk {
+        Disk::new(&[dir.to_owned()], limit).unwrap()
+    }
+
+    #[test]
+    fn p8_own_growth_is_told_from_what_others_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut d = disk(dir.path(), 100 << 20);
+        d.fallen = 60 << 20;
+        assert_eq!(d.judge(70 << 20, true, false), None, "less than is allowed");
+        assert_eq!(d.base, Some(10 << 20), "what lay there before is what space did not fall by");
+        d.fallen = 500 << 20;
+        assert_eq!(d.judge(80 << 20, true, false), None, "space that others took is not the run's");
+        d.fallen = 40 << 20;
+        let told = d.judge(120 << 20, true, false).unwrap();
+        assert!(told.contains("110 MiB") && told.contains("100 MiB") && told.contains("limits.disk"), "{told}");
+        d.raise();
+        d.fallen = 10 << 20;
+        assert_eq!(d.judge(130 << 20, true, false), None, "the person let it go on");
+        d.fallen = 100 << 20;
+        assert!(d.judge(230 << 20, true, false).is_some(), "for as much again");
+    }
+
+    #[test]
+    fn p8_what_can_not_be_counted_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut d = disk(dir.path(), 100 << 20);
+        d.base = Some(0);
+        d.fallen = 120 << 20;
+        let told = d.judge(1 << 20, false, false).unwrap();
+        assert!(told.contains("could not be counted"), "{told}");
+    }
+
+    #[test]
+    fn p8_a_disk_that_runs_full_stops_a_run_whoever_filled_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut d = disk(dir.path(), 100 << 20);
+        d.base = Some(0);
+        let told = d.judge(1 << 20, true, true).unwrap();
+        assert!(told.contains("whoever took it") && told.contains("1 MiB"), "{told}");
+        d.free = 2 << 30;
+        d.reserve = 5 << 30;
+        d.raise();
+        assert_eq!(d.reserve, 1 << 30, "the person let it go on: half of what is left");
+        assert_eq!(reserve(100 << 30, 1 << 40), (1 << 40) / 20);
+        assert_eq!(reserve(100 << 30, 20 << 30), 5 << 30);
+        assert_eq!(reserve(1 << 30, 20 << 30), 512 << 20, "a disk that is nearly full at the start stops nothing yet");
+    }
+
+    #[test]
+    fn files_are_counted_once_and_links_not_followed() {
+        let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let big = vec![7; 3 << 20];
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        std::fs::write(dir.path().join("a/file"), &big).unwrap();
+        std::fs::hard_link(dir.path().join("a/file"), dir.path().join("same")).unwrap();
+        std::fs::write(outside.path().join("file"), &big).unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
+        let mut open = std::fs::File::create_new(dir.path().join("gone")).unwrap();
+        std::fs::remove_file(dir.path().join("gone")).unwrap();
+        io::Write::write_all(&mut open, &big).unwrap();
+        open.sync_all().unwrap();
+        std::fs::File::open(dir.path().join("a/file")).unwrap().sync_all().unwrap();
+        let mut tree = Tree::of(i32::try_from(std::process::id()).unwrap(), None).unwrap();
+        tree.look();
+        let device = rustix::fs::stat(dir.path()).unwrap().st_dev;
+        let (bytes, whole) = count(&[dir.path().to_owned()], device, &tree);
+        assert!(whole && (6 << 20..8 << 20).contains(&bytes), "two files, one of them without a name: {bytes}");
+    }
+}

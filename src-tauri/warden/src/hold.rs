@@ -1,0 +1,105 @@
+//! What keeps a run's processes stopped: a pause, and looks at the workspace. They go on when nothing does any more.
+
+use crate::record::Recorder;
+use db::Database;
+use model::id::TaskId;
+use model::protocol::PausedBy;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use supervise::Jail;
+
+/// Over one jail. Its methods block until processes are seen stopped or going on.
+pub(crate) struct Hold {
+    jail: Arc<Jail>,
+    recorder: Recorder,
+    database: Arc<Database>,
+    task: TaskId,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    paused: Option<PausedBy>,
+    looks: u32,
+}
+
+impl Hold {
+    pub(crate) fn new(jail: Arc<Jail>, recorder: Recorder, database: Arc<Database>, task: TaskId) -> Self {
+        Self { jail, recorder, database, task, held: Mutex::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the run is paused, where it is.
+    pub(crate) fn paused(&self) -> Option<PausedBy> {
+        self.held().paused
+    }
+
+    /// Whether something keeps it stopped.
+    pub(crate) fn is_held(&self) -> bool {
+        let held = self.held();
+        held.paused.is_some() || held.looks > 0
+    }
+
+    /// Stops everything for a look; false where not all was seen stopped, which then goes on.
+    pub(crate) fn look(&self) -> bool {
+        let mut held = self.held();
+        let complete = self.jail.freeze();
+        held.looks += 1;
+        if !complete && held.paused.take().is_some() {
+            self.record(None, "its processes could not be kept stopped");
+        }
+        complete
+    }
+
+    /// The look is over.
+    pub(crate) fn looked(&self) {
+        let mut held = self.held();
+        held.looks = held.looks.saturating_sub(1);
+        self.go_on(&held);
+    }
+
+    /// Stops everything until [`Hold::proceed`]; false where that could not be done.
+    pub(crate) fn pause(&self, by: PausedBy) -> bool {
+        let mut held = self.held();
+        if held.paused.is_some() {
+            return true;
+        }
+        if !self.jail.freeze() {
+            return false;
+        }
+        held.paused = Some(by);
+        self.record(Some(by), if by == PausedBy::Person { "by the person" } else { "by a limit" });
+        true
+    }
+
+    /// Ends the pause; false where there was none.
+    pub(crate) fn proceed(&self) -> bool {
+        let mut held = self.held();
+        let was = held.paused.take().is_some();
+        if was {
+            self.go_on(&held);
+            self.record(None, "by the person");
+        }
+        was
+    }
+
+    fn go_on(&self, held: &Held) {
+        if held.paused.is_none() && held.looks == 0 {
+            self.jail.thaw();
+        }
+    }
+
+    /// The lock is held: the order of what is recorded is that of what happened.
+    fn record(&self, paused: Option<PausedBy>, why: &str) {
+        self.recorder.lifecycle(if paused.is_some() { "paused" } else { "continued" }, why);
+        let word = paused.map(|by| match by {
+            PausedBy::Person => "person",
+            PausedBy::Limit => "limit",
+        });
+        if let Err(e) = self.database.set_paused(sys::clock::unix_millis(), &self.task, word) {
+            tracing::error!(error = %e, "the pause could not be recorded");
+        }
+    }
+}

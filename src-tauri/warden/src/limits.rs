@@ -1,0 +1,83 @@
+//! Limits of a run: which must be kept in full, and what happens at those that are looked at.
+
+use crate::hold::Hold;
+use crate::record::Recorder;
+use crate::refusal::Refusal;
+use jail_plan::{Guarantee, Report, Status};
+use model::event::{Process, What};
+use model::protocol::PausedBy;
+use model::run::RunSpec;
+use policy::{Limit, Policy};
+use std::sync::Arc;
+use supervise::limits::{Bounds, Stir, Watch};
+use supervise::who::Who;
+use supervise::{Jail, Together};
+
+/// What the jail's processes keep together.
+pub(crate) fn together(policy: &Policy) -> Together {
+    let l = &policy.limits;
+    Together { memory: l.memory, cpus: l.cpus, processes: l.processes }
+}
+
+/// Refuses where a limit that must be kept in full is not. Nothing of the command has run yet.
+pub(crate) fn required(policy: &Policy, report: &Report) -> Result<(), Refusal> {
+    for limit in &policy.limits.require {
+        let guarantee = match limit {
+            Limit::Memory => Guarantee::Memory,
+            Limit::Cpus => Guarantee::Cpu,
+            Limit::Processes => Guarantee::Processes,
+            Limit::Disk => Guarantee::Disk,
+            Limit::Wall => Guarantee::Wall,
+            Limit::BytesOut | Limit::BytesIn => Guarantee::Bytes,
+            Limit::OpenFiles => Guarantee::OpenFiles,
+            Limit::Output => Guarantee::Output,
+        };
+        let (level, reason) = match report.status(guarantee) {
+            Some(Status::Full) => continue,
+            Some(Status::Partial { reason }) => ("only in part", reason.as_str()),
+            Some(Status::Absent { reason }) => ("not", reason.as_str()),
+            None => ("not", "nobody said how far"),
+        };
+        return Err(Refusal::limit(format!(
+            "`limits.require` names {0}, which this machine keeps {level}: {reason}. Take {0} out of `limits.require` in the policy to \
+             start all the same; `airlock doctor` shows every row",
+            limit.key()
+        )));
+    }
+    Ok(())
+}
+
+/// A limit that was reached, as it is told.
+pub(crate) fn tell(recorder: &Recorder, limit: &str, detail: String, process: Option<Process>) {
+    recorder.fact(process, What::Limit { limit: limit.into(), detail }, 1);
+}
+
+/// Starts looking. What can't be looked at is told: the run goes on, as its report said nothing else was sure.
+pub(crate) fn watch(
+    spec: &RunSpec,
+    policy: &Policy,
+    jail: &Arc<Jail>,
+    who: &Arc<Who>,
+    stir: Option<Arc<Stir>>,
+    hold: &Arc<Hold>,
+    recorder: &Recorder,
+) -> Option<Watch> {
+    let l = &policy.limits;
+    let own = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let bounds = Bounds {
+        memory: l.memory,
+        processes: l.processes,
+        open_files: l.open_files.min(own),
+        disk: l.disk,
+        places: vec![spec.dir.tree(), spec.dir.home(), spec.dir.git(), spec.dir.path().join("caches")],
+    };
+    let (hold, told) = (Arc::clone(hold), recorder.clone());
+    let started = Watch::start(jail.pid, jail.scope(), bounds, Arc::clone(who), stir, move |reached| {
+        let mut detail = reached.detail;
+        if reached.pause && !hold.pause(PausedBy::Limit) {
+            detail.push_str("; not every process could be stopped, so it goes on");
+        }
+        tell(&told, reached.limit, detail, reached.process);
+    });
+    started.inspect_err(|e| tell(recorder, "memory", format!("memory, processes and disk can't be looked at: {e}"), None)).ok()
+}
