@@ -137,9 +137,11 @@ fn p8_a_run_that_fills_the_disk_is_paused_until_the_person_says_so() {
         assert_eq!(went_on["was"], true, "{went_on}");
         // As much again is allowed, which is still not all of it.
         eventually("it is paused again", SOON, || {
-            let times = events(&person, &task).iter().filter(|e| e["kind"] == "limit" && e["limit"] == "disk").count();
+            let times = events(&person, &task).iter().filter(|e| e["phase"] == "paused").count();
             (times == 2).then_some(())
         });
+        let told = events(&person, &task).iter().filter(|e| e["kind"] == "limit" && e["limit"] == "disk").count();
+        assert!(told <= 2, "a paused run is told of once");
         person.airlock(["task", "stop", &task]).ok();
         person.airlock(["task", "discard", &task]).ok();
     }

@@ -92,14 +92,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts looking. `told` is called on the watch's own thread, and may take its time to pause the run.
+    /// Starts looking. `told` is called on the watch's own thread, may take its time to pause the run, and says whether it did.
     pub fn start(
         init: i32,
         scope: Option<Arc<Scope>>,
         bounds: Bounds,
         who: Arc<Who>,
         stir: Option<Arc<Stir>>,
-        told: impl FnMut(Reached) + Send + 'static,
+        told: impl FnMut(Reached) -> bool + Send + 'static,
     ) -> io::Result<Self> {
         let tree = Tree::of(init, scope.clone())?;
         let disk = Disk::new(&bounds.places, bounds.disk)?;
@@ -111,7 +111,7 @@ impl Watch {
                 Ok(sleeper) => sleeper,
                 Err(e) => return tracing::error!(error = %e, "limits can't be looked at"),
             };
-            Look { tree, scope, disk, bounds, who, last: HashMap::new(), told, raised: again }.run(&sleeper);
+            Look { tree, scope, disk, bounds, who, last: HashMap::new(), told, raised: again, paused: None }.run(&sleeper);
         })?;
         Ok(Self { stop, raised, thread: Some(thread) })
     }
@@ -153,9 +153,11 @@ struct Look<F> {
     last: HashMap<&'static str, Instant>,
     told: F,
     raised: Arc<AtomicBool>,
+    /// Looks since the run was paused for its disk.
+    paused: Option<u32>,
 }
 
-impl<F: FnMut(Reached)> Look<F> {
+impl<F: FnMut(Reached) -> bool> Look<F> {
     fn run(&mut self, sleeper: &Sleeper) {
         let mut pause = USUAL;
         // Nothing is worth a look in the first moment, and short runs have no other.
@@ -164,7 +166,7 @@ impl<F: FnMut(Reached)> Look<F> {
             self.memory();
             self.processes();
             self.open_files();
-            pause = if self.disk() { FAST } else { USUAL };
+            pause = if self.disk(busy) { FAST } else { USUAL };
             if !busy && pause == USUAL && !sleeper.until_any_runs(&mut self.tree) {
                 return;
             }
@@ -246,9 +248,17 @@ impl<F: FnMut(Reached)> Look<F> {
     }
 
     /// True where space falls fast.
-    fn disk(&mut self) -> bool {
+    fn disk(&mut self, busy: bool) -> bool {
         if self.raised.swap(false, Ordering::AcqRel) {
             self.disk.raise();
+            self.paused = None;
+        }
+        if let Some(looks) = &mut self.paused {
+            *looks += 1;
+            // What ran until it was stopped is seen at the first look; at later ones nothing of a paused run does.
+            if *looks == 1 || !busy {
+                return false;
+            }
         }
         let reached = match self.disk.look(&self.tree) {
             Finding::Slow => return false,
@@ -256,7 +266,7 @@ impl<F: FnMut(Reached)> Look<F> {
             Finding::Reached(detail) => detail,
         };
         let writer = self.tree.with_most_written().and_then(|pid| self.named(pid));
-        (self.told)(Reached { limit: "disk", detail: reached, process: writer, pause: true });
+        self.paused = (self.told)(Reached { limit: "disk", detail: reached, process: writer, pause: true }).then_some(0);
         false
     }
 }

@@ -74,10 +74,12 @@ pub(crate) fn watch(
     let (hold, told) = (Arc::clone(hold), recorder.clone());
     let started = Watch::start(jail.pid, jail.scope(), bounds, Arc::clone(who), stir, move |reached| {
         let mut detail = reached.detail;
-        if reached.pause && !hold.pause(PausedBy::Limit) {
-            detail.push_str("; not every process could be stopped, so it goes on");
+        let paused = reached.pause && hold.pause(PausedBy::Limit);
+        if reached.pause && !paused {
+            detail.push_str("; not every process could be stopped, so it goes on until the next look");
         }
         tell(&told, reached.limit, detail, reached.process);
+        paused
     });
     started.inspect_err(|e| tell(recorder, "memory", format!("memory, processes and disk can't be looked at: {e}"), None)).ok()
 }
