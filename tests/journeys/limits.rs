@@ -117,12 +117,12 @@ fn p8_a_run_that_starts_all_the_processes_or_opens_all_the_files_it_may_is_told(
 fn p8_a_run_that_fills_the_disk_is_paused_until_the_person_says_so() {
     let person = Sandbox::new();
     let repo = person.small_repo();
-    // Under a name, and in a file without one, which no look at the workspace finds.
+    // Under names, and in files without one, which no look at the workspace finds.
     for (file, script) in [
         ("", "for i in $(seq 60); do head -c 5000000 /dev/zero > f$i; sleep 0.2; done; echo all > all; sleep 600"),
         (
             "open ",
-            "exec 9> f; rm f; for i in $(seq 60); do head -c 5000000 /dev/zero >&9; sleep 0.2; done; echo all > all; sleep 600",
+            "for i in $(seq 60); do exec {fd}> f; rm f; head -c 5000000 /dev/zero >&$fd; sleep 0.2; done; echo all > all; sleep 600",
         ),
     ] {
         let task = start(&person, &repo.path, "disk = \"48MiB\"", script);

@@ -31,7 +31,7 @@ pub struct Grants {
     pub processes: u64,
     /// Descriptors of one process.
     pub open_files: u64,
-    /// Bytes that workspace and home may grow by: no single file gets larger.
+    /// Bytes that workspace and home may grow by: no single file gets larger than that and an eighth.
     pub disk: Option<u64>,
     /// Whether there is a way out (served by the caller) or no network at all.
     pub network: bool,
@@ -139,7 +139,7 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
             model::run::Stdio::Terminal { cols, rows } => Stdio::Terminal { cols, rows },
             model::run::Stdio::Pipes => Stdio::Inherit,
         },
-        limits: Limits { file_size: grants.disk, ..limits(grants.processes, grants.open_files) },
+        limits: Limits { file_size: grants.disk.map(largest_file), ..limits(grants.processes, grants.open_files) },
         landlock: Landlock {
             writable: writable.chain(grants.write.iter().map(|p| Raw::from(p.as_path()))).collect(),
             readable: vec![Raw::from("/")],
@@ -236,6 +236,11 @@ fn identity() -> Identity {
 
 fn limits(processes: u64, open_files: u64) -> Limits {
     Limits { processes, cpus: None, open_files, file_size: None, inotify_instances: 32, inotify_watches: 65_536 }
+}
+
+/// A little more than all may grow by, so that growth is told before a single file ends.
+fn largest_file(disk: u64) -> u64 {
+    disk.saturating_add(disk / 8)
 }
 
 fn bind(source: Raw, target: Raw, access: Access) -> Step {

@@ -99,12 +99,13 @@ impl Tree {
         self.commands().max_by_key(|(id, t)| weight(id, t)).map(|(id, _)| id.pid)
     }
 
-    /// One with at least so many open files, and how many.
+    /// The oldest with at least so many open files, which its children may have from it, and how many.
     pub(super) fn with_open_files(&self, least: u64) -> Option<(i32, u64)> {
         self.commands()
             .filter(|(_, t)| t.slots >= least)
             .filter_map(|(id, _)| Some((id.pid, std::fs::read_dir(format!("/proc/{}/fd", id.pid)).ok()?.count() as u64)))
-            .find(|(_, open)| *open >= least)
+            .filter(|(_, open)| *open >= least)
+            .min_by_key(|(pid, _)| begun(*pid))
     }
 
     /// The one that wrote most to disks so far.
