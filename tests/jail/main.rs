@@ -24,6 +24,7 @@ mod network;
 mod odd_paths;
 mod overlay;
 mod planted;
+mod race;
 mod room;
 mod start;
 mod syscalls;

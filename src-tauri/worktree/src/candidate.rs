@@ -17,6 +17,10 @@ const TIME: Duration = Duration::from_secs(600);
 const HEADER: u64 = 16 << 20;
 /// Bytes of a candidate's pack.
 const PACK: u64 = 4 << 30;
+/// Memory to unpack it: a delta of some bytes can say "and the same again" a thousand times over.
+const MEMORY: u64 = 2 << 30;
+/// What git says where it gets none.
+const NO_MEMORY: &str = "ut of memory";
 /// Objects in a candidate's pack.
 const OBJECTS: u32 = 1_000_000;
 
@@ -123,6 +127,9 @@ fn take_in(task: &TaskGit, mut from: BufReader<Box<dyn Read + Send>>) -> Result<
     let whole = Box::new(io::Cursor::new(head).chain(from));
     let out = task
         .git("check the candidate's pack")
+        // As the keeper packs: what is larger is stored whole, and passed through in pieces.
+        .set("core.bigFileThreshold=16m")
+        .memory(MEMORY)
         .args(["index-pack", "--strict", "--stdin", &format!("--max-input-size={PACK}")])
         .time(TIME + Duration::from_secs(60))
         .fed(whole, PACK);
@@ -132,6 +139,9 @@ fn take_in(task: &TaskGit, mut from: BufReader<Box<dyn Read + Send>>) -> Result<
         Ok(out) if out.code == 0 => Ok(()),
         Ok(out) if out.stderr.contains("maximum allowed size") => {
             Err(CandidateError::TooLarge { what: "its new files", limit: "4 GiB packed" })
+        }
+        Ok(out) if out.stderr.contains(NO_MEMORY) => {
+            Err(CandidateError::TooLarge { what: "one of its objects, unpacked", limit: "2 GiB of memory" })
         }
         Ok(out) => match out.checked("check the candidate's pack") {
             Err(GitError::Failed { stderr, .. }) => Err(CandidateError::Refused(stderr)),
@@ -144,10 +154,14 @@ fn take_in(task: &TaskGit, mut from: BufReader<Box<dyn Read + Send>>) -> Result<
 /// The tree must be whole, and hold no submodule that the base does not.
 fn check(task: &TaskGit, base: &TreeId, tree: &TreeId) -> Result<(), CandidateError> {
     let refused = |e| match e {
+        GitError::Failed { stderr, .. } if stderr.contains(NO_MEMORY) => {
+            CandidateError::TooLarge { what: "the list of its files", limit: "2 GiB of memory" }
+        }
         GitError::Failed { stderr, .. } => CandidateError::Refused(stderr),
         e => CandidateError::Git(e),
     };
     task.git("check that the candidate is whole")
+        .memory(MEMORY)
         .args(["rev-list", "--objects", "--quiet", "--stdin"])
         .input(format!("{tree}\n^{base}\n").into_bytes())
         .time(TIME)
@@ -155,6 +169,8 @@ fn check(task: &TaskGit, base: &TreeId, tree: &TreeId) -> Result<(), CandidateEr
         .map_err(refused)?;
     let raw = task
         .git("compare the candidate")
+        // A tree of some kilobytes can have more paths than can be counted.
+        .memory(MEMORY)
         .args(["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", base.as_str(), tree.as_str()])
         .ok()
         .map_err(refused)?;

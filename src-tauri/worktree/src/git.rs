@@ -1,5 +1,6 @@
 //! The only place that starts git: scrubbed environment, no hooks, no fsmonitor, no pager, time and output limits.
 
+use rustix::process::Resource;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -118,6 +119,7 @@ pub(crate) struct Git<'a> {
     holding: Option<File>,
     time: Duration,
     output: u64,
+    memory: Option<u64>,
 }
 
 /// What a command gave.
@@ -142,6 +144,7 @@ impl<'a> Git<'a> {
             holding: None,
             time: SHORT,
             output: OUTPUT,
+            memory: None,
         }
     }
 
@@ -228,6 +231,12 @@ impl<'a> Git<'a> {
     /// May take long (packs, checkouts).
     pub(crate) fn time(mut self, limit: Duration) -> Self {
         self.time = limit;
+        self
+    }
+
+    /// May use this many bytes of memory: some kilobytes of a pack can ask for all that the machine has.
+    pub(crate) fn memory(mut self, limit: u64) -> Self {
+        self.memory = Some(limit);
         self
     }
 
@@ -404,6 +413,15 @@ impl<'a> Git<'a> {
             io::ErrorKind::NotFound => GitError::Missing,
             _ => GitError::Io { doing: self.doing, source },
         })?;
+        if let Some(limit) = self.memory {
+            // It has read nothing yet of what could make it grow.
+            let limit = rustix::process::Rlimit { current: Some(limit), maximum: Some(limit) };
+            if let Err(e) = rustix::process::prlimit(Some(rustix::process::Pid::from_child(&child)), Resource::Data, limit) {
+                drop(child.kill());
+                drop(child.wait());
+                return Err(GitError::Io { doing: self.doing, source: e.into() });
+            }
+        }
         let (to, lines) = channel();
         if let Some(mut stderr) = child.stderr.take() {
             std::thread::spawn(move || {

@@ -75,6 +75,8 @@ pub(crate) enum Fault {
     },
     #[error("the tree changed while it was read: stop the run and try again ({0})")]
     Moving(String),
+    #[error("`{0}` is a FIFO, and git would wait in it for ever: remove it in the task, then look again")]
+    Waits(RawPath),
 }
 
 /// Does one keeper job, named by `args` (what follows `airlock-warden keeper`), writing its answer to `out` and words for
@@ -129,10 +131,17 @@ pub(crate) struct Keeper<'a> {
 pub(crate) type Entry = (String, String);
 
 impl Keeper<'_> {
+    /// On index and tree.
     pub(crate) fn git(&self, doing: &'static str) -> Git<'_> {
+        self.git_on_objects(doing).set("core.bare=false").tree(&self.places.tree)
+    }
+
+    /// On objects alone: with a tree at hand git would look for attributes in it, even to pack.
+    pub(crate) fn git_on_objects(&self, doing: &'static str) -> Git<'_> {
         Git::new(doing)
             .at(&self.places.git)
-            .tree(&self.places.tree)
+            .cwd(&self.places.git)
+            .set("core.bare=true")
             .alternates(&self.read)
             // Refusing to store a file for its line ends is for people who type `git add`.
             .set("core.safecrlf=false")
@@ -244,7 +253,11 @@ impl Keeper<'_> {
         let links: BTreeSet<&[u8]> = before.iter().filter(|(_, e)| e.0 == "160000").map(|(p, _)| p.as_slice()).collect();
         let io = |source| Fault::Io { doing: "open the tree", source };
         let look = Look::open(&self.places.tree).map_err(io)?;
-        let found = look.walk(&skip, &links, &mut left).map_err(io)?;
+        let walked = look.walk(&skip, &links, &mut left).map_err(io)?;
+        if let Some(path) = walked.waits {
+            return Err(Fault::Waits(RawPath(path)));
+        }
+        let found = walked.found;
 
         let huge = self.distrust(&before, &found, trust, &mut left)?;
         let refresh = self.git("compare the tree").args(["update-index", "-q", "--refresh"]).run()?;
@@ -406,7 +419,7 @@ impl Keeper<'_> {
         for have in self.have {
             input.push_str(&format!("^{have}\n"));
         }
-        self.git("pack the candidate")
+        self.git_on_objects("pack the candidate")
             // A large file is stored, not thought about: an agent may stand still for as long as this takes.
             .set("core.bigFileThreshold=16m")
             .set("pack.compression=1")

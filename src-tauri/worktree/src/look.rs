@@ -41,6 +41,15 @@ pub(crate) struct Seen {
     pub(crate) weight: Weight,
 }
 
+/// What a walk came past.
+#[derive(Debug, Default)]
+pub(crate) struct Walked {
+    /// Files and links.
+    pub(crate) found: BTreeMap<Vec<u8>, Seen>,
+    /// A FIFO of the name of a file that git opens by itself.
+    pub(crate) waits: Option<Vec<u8>>,
+}
+
 /// An opened tree.
 pub(crate) struct Look(OwnedFd);
 
@@ -79,17 +88,12 @@ impl Look {
         }
     }
 
-    /// Walks the tree but for `.git` and the directories in `skip`. Files and links with ctime and size; special files,
+    /// Walks the tree but for `.git` and the directories in `skip`. Special files,
     /// unreadable directories, git directories, paths that are too long and content of submodules (`links`) are told.
-    pub(crate) fn walk(
-        &self,
-        skip: &BTreeSet<&[u8]>,
-        links: &BTreeSet<&[u8]>,
-        left: &mut LeftOut,
-    ) -> io::Result<BTreeMap<Vec<u8>, Seen>> {
-        let mut walk = Walk { skip, links, left, found: BTreeMap::new() };
+    pub(crate) fn walk(&self, skip: &BTreeSet<&[u8]>, links: &BTreeSet<&[u8]>, left: &mut LeftOut) -> io::Result<Walked> {
+        let mut walk = Walk { skip, links, left, walked: Walked::default() };
         walk.dir(self.0.as_fd(), &[], 0)?;
-        Ok(walk.found)
+        Ok(walk.walked)
     }
 }
 
@@ -97,7 +101,7 @@ struct Walk<'a> {
     skip: &'a BTreeSet<&'a [u8]>,
     links: &'a BTreeSet<&'a [u8]>,
     left: &'a mut LeftOut,
-    found: BTreeMap<Vec<u8>, Seen>,
+    walked: Walked,
 }
 
 impl Walk<'_> {
@@ -135,7 +139,7 @@ impl Walk<'_> {
                     if size(&stat) > HUGE {
                         self.left.add(&path, "larger than 1 GiB: its version before is kept");
                     }
-                    self.found.insert(path, Seen { ctime: stat.st_ctime, weight: whole(&stat) });
+                    self.walked.found.insert(path, Seen { ctime: stat.st_ctime, weight: whole(&stat) });
                 }
                 FileType::Directory if depth >= DEEPEST => self.left.add(&path, "too many directories deep"),
                 FileType::Directory => {
@@ -153,6 +157,7 @@ impl Walk<'_> {
                             .add(&path, &format!("a directory that is not readable ({e}): what was in it before is kept")),
                     }
                 }
+                FileType::Fifo if name.as_bytes() == b".gitattributes" => self.walked.waits = Some(path),
                 other => self.left.add(&path, special(other)),
             }
         }

@@ -155,12 +155,17 @@ impl Keeper<'_> {
         let git = || self.git(DOING).index(&at("screen.index"));
         git().args(["update-index", "-z", "--index-info"]).input(entries).ok()?;
         let tree = git().arg("write-tree").line()?;
-        self.git(DOING)
+        self.git_on_objects(DOING)
             .args(["pack-objects", "--revs", "--stdout", "-q"])
             .input(format!("{tree}\n").into_bytes())
             .write_to(File::create_new(at("screen.pack")).map_err(io)?)?
             .checked(DOING)?;
-        let out = self.git(DOING).args(["index-pack", "--strict", "-o"]).arg(at("screen.idx")).arg(at("screen.pack")).run()?;
+        let out = self
+            .git_on_objects(DOING)
+            .args(["index-pack", "--strict", "-o"])
+            .arg(at("screen.idx"))
+            .arg(at("screen.pack"))
+            .run()?;
         for name in ["screen.index", "screen.pack", "screen.idx"] {
             drop(std::fs::remove_file(at(name)));
         }

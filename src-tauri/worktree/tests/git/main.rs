@@ -16,6 +16,7 @@ mod candidate;
 mod create;
 mod diff;
 mod fixture;
+mod hostile;
 mod kill;
 mod remove;
 mod swap;
