@@ -23,6 +23,7 @@ mod nested;
 mod network;
 mod odd_paths;
 mod overlay;
+mod places;
 mod planted;
 mod race;
 mod room;
