@@ -39,6 +39,8 @@ export class Guest {
       ['-serial', `file:${guest.log}`],
       disk(images.root, 'root'),
       disk(payload, 'run'),
+      // Once more, as the root of containers.
+      disk(images.root, 'container'),
       ['-device', 'virtio-rng-pci', '-device', 'virtio-serial-pci'],
       ...channels.map(({ name, socket }) => ['-chardev', `socket,id=${name},path=${socket},server=on,wait=off`, '-device', `virtserialport,chardev=${name},name=${name}`]),
     ].flat()

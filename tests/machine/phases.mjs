@@ -1,4 +1,6 @@
 // What is done in which guest. Each phase boots anew, since some of them change the machine for good.
+import { closed } from './closed.mjs'
+import { containers } from './containers.mjs'
 import { SUITES } from './payload.mjs'
 import { runInGuest } from './suites.mjs'
 
@@ -7,7 +9,9 @@ import { runInGuest } from './suites.mjs'
  * @type {Record<string, {minutes: number, kernelWords?: string[], memory?: string, run: (task: Task) => Promise<void>}>}
  */
 export const PHASES = {
-  plain: { minutes: 60, run: plain },
+  plain: { minutes: 90, run: plain },
+  closed: { minutes: 10, run: closed },
+  containers: { minutes: 15, run: containers },
 }
 
 /** The promises as root and as a person, on the machine as Debian ships it. */

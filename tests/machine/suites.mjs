@@ -12,7 +12,7 @@ export const quoted = (word) => `'${String(word).replaceAll("'", "'\\''")}'`
 
 /** What a test needs around it, in the guest. */
 export function surroundings(top) {
-  return `export AIRLOCK_TEST_PATIENCE=${PATIENCE}\ncd ${quoted(`${top}/tests`)}\n`
+  return `export AIRLOCK_TEST_GUEST=1 AIRLOCK_TEST_PATIENCE=${PATIENCE}\ncd ${quoted(`${top}/tests`)}\n`
 }
 
 /**

@@ -1,0 +1,33 @@
+// Machines on which a jail can't be as promised: each start says exactly what is in its way, and the command that it names mends it.
+import assert from 'node:assert/strict'
+import { PROGRAMS, checks, cure, doctor } from './checks.mjs'
+
+/** A repository of the person's, and everything that Airlock keeps, as a list of files and mounts. */
+const REPOSITORY = `cd "$(mktemp -d)" && git init -q -b main && echo x >file && git add file && git -c user.name=P -c user.email=p@example.org commit -qm x`
+const LEFT = `find ~/.local/share/airlock "$XDG_RUNTIME_DIR" -mindepth 1 -not -path '*/airlock.db*' -path '*airlock*' 2>/dev/null | sort; pgrep -f airlock-jail; true`
+
+/** Sysctls with which administrators close user namespaces. */
+export async function closed(task) {
+  const { check } = checks(task, 'machine::closed')
+  for (const [setting, columns] of [
+    ['kernel.unprivileged_userns_clone', ['user']],
+    ['user.max_user_namespaces', ['user', 'root']],
+  ]) {
+    await check('root', `p10_${setting.replaceAll('.', '_')}_can_be_set_to_0`, (run) => run(`sysctl -w ${setting}=0`))
+    for (const column of columns) {
+      await check(column, `p10_${setting.replaceAll('.', '_')}_is_named_and_nothing_starts`, async (run) => {
+        cure(await doctor(run, 4), setting)
+        const before = await run(LEFT)
+        const said = await run(`${REPOSITORY} && ${PROGRAMS}/airlock run --rm --repo . -- touch ~/ran 2>&1; code=$?; test -e ~/ran && echo IT RAN; exit $code`, 4)
+        assert.ok(said.includes(setting), `the refusal names ${setting}: ${said}`)
+        assert.ok(!said.includes('IT RAN'))
+        assert.equal(await run(LEFT), before, 'nothing is left of a refused start')
+      })
+    }
+    if (!columns.includes('root')) await check('root', `p10_root_is_not_concerned_by_${setting.replaceAll('.', '_')}`, (run) => doctor(run, 0))
+    await check(columns[0], `p10_the_command_that_doctor_names_cures_${setting.replaceAll('.', '_')}`, async (run) => {
+      await run(cure(await doctor(run, 4), setting), 0, 'root')
+      assert.deepEqual((await doctor(run, 0)).blockers, [])
+    })
+  }
+}
