@@ -5,6 +5,9 @@ import { fullName, result } from '../run/results.mjs'
 /** Where the programs of this build are in the guest. */
 export const PROGRAMS = '/srv/debug'
 
+/** Makes a repository of the person's and goes there. */
+export const REPOSITORY = 'cd "$(mktemp -d)" && git init -q -b main && echo x >file && git add file && git -c user.name=P -c user.email=p@example.org commit -qm x'
+
 /**
  * The checks of one phase. Each has a name of its own; what it throws is its failure.
  * @param {import('./phases.mjs').Task} task

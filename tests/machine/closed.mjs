@@ -1,9 +1,8 @@
 // Machines on which a jail can't be as promised: each start says exactly what is in its way, and the command that it names mends it.
 import assert from 'node:assert/strict'
-import { PROGRAMS, checks, cure, doctor } from './checks.mjs'
+import { PROGRAMS, REPOSITORY, checks, cure, doctor } from './checks.mjs'
 
-/** A repository of the person's, and everything that Airlock keeps, as a list of files and mounts. */
-const REPOSITORY = `cd "$(mktemp -d)" && git init -q -b main && echo x >file && git add file && git -c user.name=P -c user.email=p@example.org commit -qm x`
+/** What Airlock keeps and runs. */
 const LEFT = `find ~/.local/share/airlock "$XDG_RUNTIME_DIR" -mindepth 1 -not -path '*/airlock.db*' -path '*airlock*' 2>/dev/null | sort; pgrep -f airlock-jail; true`
 
 /** Sysctls with which administrators close user namespaces. */

@@ -1,4 +1,5 @@
 // What is done in which guest. Each phase boots anew, since some of them change the machine for good.
+import { apparmor } from './apparmor.mjs'
 import { closed } from './closed.mjs'
 import { containers } from './containers.mjs'
 import { SUITES } from './payload.mjs'
@@ -11,6 +12,7 @@ import { runInGuest } from './suites.mjs'
 export const PHASES = {
   plain: { minutes: 90, run: plain },
   closed: { minutes: 10, run: closed },
+  apparmor: { minutes: 10, run: apparmor },
   containers: { minutes: 15, run: containers },
 }
 

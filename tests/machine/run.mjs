@@ -1,4 +1,5 @@
 // `npm run test:machine [PHASE…] [--only REGEX]`: the promises inside a stock Debian kernel, booted in QEMU. Plain Node.
+import { spawnSync } from 'node:child_process'
 import { mkdirSync, readFileSync, rmSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -30,16 +31,26 @@ if (!provide('machine')) stop('Nothing was tested.')
 
 const built = await stage('build', () => build(top, ['--workspace', '--exclude', 'app']))
 if (built.code !== 0) stop('The build failed; nothing was tested.')
+const staticJail = await stage('the jail program as a package has it', buildStatic)
 const images = await stage('a Debian root and its kernel', () => base(console.log))
 mkdirSync(logs, { recursive: true })
 const disk = join(logs, 'run.ext4')
-await stage('what this run brings', () => payload(top, built, disk))
+await stage('what this run brings', () => payload(top, built, staticJail, disk))
 try {
   for (const [name, phase] of phases) await stage(name, () => inGuest(name, phase))
 } finally {
   rmSync(disk, { force: true })
 }
 finish()
+
+/** Linked statically; in a directory of its own, since its flags are others than those of the rest. */
+function buildStatic() {
+  const words = ['build', '--quiet', '-p', 'jail', '--target', 'x86_64-unknown-linux-gnu', '--target-dir', join(logs, 'static')]
+  const env = { ...process.env, RUSTFLAGS: `${process.env.RUSTFLAGS ?? ''} -C target-feature=+crt-static` }
+  const made = spawnSync('cargo', words, { cwd: top, stdio: 'inherit', env })
+  if (made.status !== 0) stop('The jail program could not be linked statically; nothing was tested.')
+  return join(logs, 'static/x86_64-unknown-linux-gnu/debug/airlock-jail')
+}
 
 /** One boot: the phase gets the guest and gives results. A guest that dies or hangs is a failure, and the next phase has its own. */
 async function inGuest(name, phase) {

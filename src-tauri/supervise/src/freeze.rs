@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// A stop takes microseconds; a process that shows nothing for this long waits for something that is stopped itself.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// And that often, however long it takes: on a machine that has much to do, two seconds may be two looks.
+const STOP_LOOKS: u32 = 20;
 
 /// A process that was continued and is still seen stopped after this long stopped again by itself, as shells' jobs do.
 const SEEN_RUNNING_LIMIT: Duration = Duration::from_millis(200);
@@ -115,8 +117,9 @@ fn apart<T: Send>(mut job: impl FnMut() -> T + Send) -> T {
 
 fn stop(init: i32, remembered: &mut Vec<Process>) -> bool {
     let deadline = Instant::now() + STOP_LIMIT;
-    let mut looks = 0;
-    while Instant::now() < deadline {
+    let (mut looks, mut tries) = (0, 0);
+    while Instant::now() < deadline || tries < STOP_LOOKS {
+        tries += 1;
         let tree = walk(init);
         // Where not even init is seen (a /proc that hides others' processes), nothing can be said of the rest.
         let mut all = tree.missed.is_none() && tree.processes.first().is_some_and(|p| p.pid == init);
