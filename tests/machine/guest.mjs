@@ -45,7 +45,9 @@ export class Guest {
       ...channels.map(({ name, socket }) => ['-chardev', `socket,id=${name},path=${socket},server=on,wait=off`, '-device', `virtserialport,chardev=${name},name=${name}`]),
     ].flat()
     // What the guest writes goes to files that only this process ever sees.
-    guest.#qemu = spawn('qemu-system-x86_64', words, { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, TMPDIR: guest.#dir } })
+    // It ends with this process, however that ends.
+    guest.#qemu = spawn('setpriv', ['--pdeathsig', 'KILL', 'qemu-system-x86_64', ...words], { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, TMPDIR: guest.#dir } })
+    process.once('exit', () => guest.end())
     let complaints = ''
     guest.#qemu.stderr.setEncoding('utf8').on('data', (text) => (complaints += text))
     const gone = new Promise((resolve) => guest.#qemu.on('exit', (code) => resolve(code)).on('error', (error) => resolve(error.message)))

@@ -10,7 +10,7 @@ import { runInGuest } from './suites.mjs'
  * @type {Record<string, {minutes: number, kernelWords?: string[], memory?: string, run: (task: Task) => Promise<void>}>}
  */
 export const PHASES = {
-  plain: { minutes: 90, run: plain },
+  plain: { minutes: 150, run: plain },
   closed: { minutes: 10, run: closed },
   apparmor: { minutes: 10, run: apparmor },
   containers: { minutes: 15, run: containers },

@@ -26,6 +26,7 @@ const phases = Object.entries(PHASES).filter(([name]) => words.length === 0 || w
 
 const results = []
 const minutes = []
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(130))
 if (process.getuid() !== 0) stop('test:machine installs packages and makes a Debian root, which only root can: run it as root, e.g. by sudo.')
 if (!provide('machine')) stop('Nothing was tested.')
 

@@ -3,7 +3,7 @@ import { basename } from 'node:path'
 import { fullName, listed, result } from '../run/results.mjs'
 
 /** One test in the guest; under an emulated processor everything takes ten to thirty times as long. */
-const LIMIT_S = 300
+const LIMIT_S = 900
 /** By how much waits of the tests are longer there. */
 const PATIENCE = 10
 
