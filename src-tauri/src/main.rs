@@ -46,6 +46,9 @@ fn main() -> ExitCode {
         }
         before(panic);
     }));
+    if let Err(e) = engine::settle() {
+        tracing::warn!(error = %e.message, "what the starter handed on stays");
+    }
     match setup::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

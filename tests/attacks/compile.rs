@@ -13,6 +13,8 @@ const SOURCES: &[(&str, &str)] = &[
     ("kernel", include_str!("programs/kernel.c")),
     ("quotas", include_str!("programs/quotas.c")),
     ("calls", include_str!("programs/calls.c")),
+    ("inherit", include_str!("programs/inherit.c")),
+    ("terminal", include_str!("programs/terminal.c")),
 ];
 
 /// Path of a compiled program; static, so that it runs in any root.

@@ -11,7 +11,10 @@
 
 mod canary;
 mod compile;
+mod control;
+mod environment;
 mod files;
+mod inherit;
 mod kernel;
 mod mounts;
 mod processes;
@@ -22,3 +25,4 @@ mod run;
 mod sockets;
 mod stage;
 mod table;
+mod terminal;

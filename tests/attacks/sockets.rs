@@ -38,15 +38,6 @@ const SOCKETS: &[Attack] = &[
     Attack::new("probe-connect", "TCP, from Rust", Program::Probe(&["connect", "127.0.0.1:{tcp}"]), Victim::Tcp, Plain),
     Attack::new("probe-udp", "UDP, from Rust", Program::Probe(&["udp", "127.0.0.1:{udp}"]), Victim::Udp, Plain),
     Attack::new(
-        "probe-fastopen",
-        "nono#202 kind: TCP without a connect",
-        Program::Probe(&["fastopen", "127.0.0.1:{tcp}"]),
-        Victim::Tcp,
-        Plain,
-    ),
-    Attack::new("probe-mptcp", "TCP under another number", Program::Probe(&["mptcp", "127.0.0.1:{tcp}"]), Victim::Tcp, Plain)
-        .or_lacks("this kernel has no MPTCP"),
-    Attack::new(
         "shell-tcp",
         "what bash does itself",
         Program::Shell("bash -c 'echo canary > /dev/tcp/127.0.0.1/{tcp}'"),
@@ -101,10 +92,10 @@ const DOORS: &[Attack] = &[
 
 #[test]
 fn p6_no_socket_of_the_persons_is_reached() {
-    crate::run::all(SOCKETS);
+    assert_eq!(crate::run::all(SOCKETS), "", "each comes through outside and none from inside");
 }
 
 #[test]
 fn p4_no_other_kind_of_socket_opens() {
-    crate::run::all(DOORS);
+    assert_eq!(crate::run::all(DOORS), "", "each comes through outside and none from inside");
 }

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    match verb(args) {
+    match engine::settle().and_then(|()| verb(args)) {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
             out::problem(&e.message);

@@ -23,6 +23,7 @@ mod proc_dev;
 mod quotas;
 mod seccomp;
 mod second_lock;
+mod shed;
 mod terminal;
 
 use crate::error::Step;
@@ -46,7 +47,7 @@ struct Context {
 }
 
 fn main() -> ExitCode {
-    let link = match Link::inherited() {
+    let link = match shed::shed().and_then(|()| Link::inherited()) {
         Ok(link) => link,
         Err(refusal) => {
             #[expect(clippy::print_stderr, reason = "there is nobody else to tell")]

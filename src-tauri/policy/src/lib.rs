@@ -19,6 +19,7 @@ mod read;
 mod sections;
 mod source;
 mod unit;
+mod variables;
 
 pub use decide::{Answer, Request, answer, decide};
 pub use explain::{explain, show};

@@ -4,37 +4,8 @@ use crate::network::only_person;
 use crate::problem::quote;
 use crate::read::{At, Notes, Table};
 use crate::source::{Env, Whose};
+use crate::variables::{OWN, jails_own, looks_secret};
 use jail_plan::Guarantee;
-
-/// Names that Airlock sets itself.
-const OWN: [&str; 6] = ["HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS"];
-
-/// Whether a variable's name says that it holds a secret.
-pub(crate) fn looks_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    let words: Vec<&str> = name.split('_').collect();
-    let secret = [
-        "KEY",
-        "APIKEY",
-        "TOKEN",
-        "SECRET",
-        "SECRETS",
-        "PASSWORD",
-        "PASSWD",
-        "PASSPHRASE",
-        "CREDENTIAL",
-        "CREDENTIALS",
-        "PAT",
-        "AUTH",
-        "COOKIE",
-    ];
-    words.iter().any(|w| secret.contains(w)) || ["TOKEN", "PASSWORD", "SECRET", "APIKEY"].iter().any(|s| name.ends_with(s))
-}
-
-/// Whether a variable is never passed in, however a pattern is written.
-pub(crate) fn closed(name: &str) -> bool {
-    OWN.contains(&name) || looks_secret(name)
-}
 
 fn variable(name: &str) -> bool {
     !name.is_empty()
@@ -61,14 +32,22 @@ pub(crate) fn env(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> 
                 format!("{} is no variable's name", quote(&value)),
                 "letters, digits and `_`; a final `*` stands for any ending, as in \"LC_*\"",
             );
+        } else if jails_own(stem) {
+            notes.problem(
+                &span,
+                format!("{value} can't be passed in"),
+                if OWN.contains(&stem) {
+                    "the jail has its own, and none of the person's sockets"
+                } else {
+                    "the jail has its own, and none of the person's sockets or start-up settings; `env.set` gives a value of your choice"
+                },
+            );
         } else if looks_secret(stem) {
             notes.problem(
                 &span,
                 format!("{value} looks like a secret, and a policy passes none in"),
                 "for one run, give it by hand: `--env`",
             );
-        } else if OWN.contains(&stem) {
-            notes.problem(&span, format!("{value} can't be passed in"), "the jail has its own, and none of the person's sockets");
         } else {
             out.pass.push(value);
         }

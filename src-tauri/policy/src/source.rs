@@ -48,7 +48,7 @@ impl Env {
     /// Whether a name of the host's environment is passed in.
     pub fn passes(&self, name: &str) -> bool {
         self.pass.iter().any(|p| p.strip_suffix('*').map_or(p == name, |start| name.starts_with(start)))
-            && !crate::sections::closed(name)
+            && !crate::variables::closed(name)
     }
 }
 

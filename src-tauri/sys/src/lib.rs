@@ -5,6 +5,7 @@ pub mod bpf;
 pub mod clock;
 pub mod clone;
 pub mod fd;
+pub mod inherit;
 pub mod mount;
 pub mod random;
 pub mod seccomp;

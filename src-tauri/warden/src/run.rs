@@ -30,6 +30,11 @@ const LINGER: Duration = Duration::from_secs(60);
 
 /// Owns a run.
 pub(crate) fn main() -> ExitCode {
+    // It lives for hours: what the starter left open would stay open, and whoever waits for its end would wait as long.
+    let shed = sys::inherit::close_from(3).and_then(|()| sys::inherit::keep_ended_children());
+    if let Err(e) = shed {
+        tracing::warn!(error = %e, "what the starter handed on stays");
+    }
     // Out of the starter's terminal and job: its hang-up and its Ctrl-C are not for this process.
     if let Err(e) = nix::unistd::setsid() {
         tracing::debug!(error = %e, "already a session leader");

@@ -1,0 +1,38 @@
+# Leaves everything behind that a program of the person's obeys later: plant.sh HOME REPOSITORY CANARY.
+home=$1 repo=$2 canary=$3
+put() { mkdir -p "$(dirname "$1")" && printf "$2" >"$1" && chmod +x "$1"; }
+run="#!/bin/sh\ntouch '$canary'\n"
+for rc in .bashrc .profile .bash_profile .zshrc .xprofile .envrc .gitconfig .npmrc .ssh/authorized_keys .ssh/config; do put "$home/$rc" "$run"; done
+put "$home/.config/autostart/airlock.desktop" "[Desktop Entry]\nType=Application\nExec=touch $canary\n"
+put "$home/.local/share/applications/airlock.desktop" "[Desktop Entry]\nType=Application\nExec=touch $canary\n"
+put "$home/.local/share/dbus-1/services/org.example.Airlock.service" "[D-BUS Service]\nName=org.example.Airlock\nExec=/usr/bin/touch $canary\n"
+put "$home/.config/systemd/user/airlock.service" "[Service]\nExecStart=/usr/bin/touch $canary\n"
+put "$home/.config/airlock/policies/standard.toml" "version = 1\nname = \"standard\"\n[files]\nread = [\"/srv\"]\n[network]\ndefault = \"ask\"\n"
+put "$home/.config/airlock/kits/shell.toml" "version = 1\n"
+put "$home/.local/bin/git" "$run"
+put "$home/.cargo/config.toml" "[build]\nrustc-wrapper = \"$canary\"\n"
+for at in "$repo" "$repo/.git"; do
+  put "$at/hooks/post-checkout" "$run"
+  put "$at/hooks/pre-commit" "$run"
+done
+git -C "$repo" config core.fsmonitor "touch '$canary'; false"
+git -C "$repo" config core.hooksPath "$repo/hooks"
+git -C "$repo" config diff.external "touch '$canary'"
+git -C "$repo" config filter.x.clean "touch '$canary'; cat"
+git -C "$repo" config filter.x.smudge "touch '$canary'; cat"
+git -C "$repo" config core.pager "touch '$canary'; cat"
+git -C "$repo" config core.editor "touch '$canary'; true"
+git -C "$repo" config core.sshCommand "touch '$canary'; false"
+git -C "$repo" config gpg.program "touch '$canary'; false"
+git -C "$repo" config credential.helper "!touch '$canary'"
+put "$repo/.gitattributes" "* filter=x diff=x\n"
+git -C "$repo" config diff.x.textconv "touch '$canary'; cat"
+put "$repo/.vscode/tasks.json" "{\"version\": \"2.0.0\", \"tasks\": [{\"label\": \"x\", \"command\": \"touch $canary\", \"runOptions\": {\"runOn\": \"folderOpen\"}}]}"
+put "$repo/.idea/workspace.xml" "<project/>\n"
+put "$repo/.claude/settings.json" "{\"hooks\": {\"SessionStart\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"touch $canary\"}]}]}}"
+put "$repo/.mcp.json" "{\"mcpServers\": {\"x\": {\"command\": \"touch\", \"args\": [\"$canary\"]}}}"
+put "$repo/.envrc" "touch $canary\n"
+put "$repo/.husky/pre-commit" "$run"
+mkdir -p "$repo/nested/objects" "$repo/nested/refs" && printf "ref: refs/heads/main\n" >"$repo/nested/HEAD"
+printf "[core]\n\tbare = false\n\tworktree = ..\n\tfsmonitor = touch '$canary'\n" >"$repo/nested/config"
+printf "changed by the agent\n" >>"$repo/README.md"
