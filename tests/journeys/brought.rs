@@ -198,3 +198,77 @@ fn p11_a_killed_copy_of_a_cache_is_gone_with_the_next_command() {
     person.airlock(["task", "list"]).ok();
     assert!(!half.exists(), "what a killed copy left is removed");
 }
+
+/// The toolchain of whoever runs this, and a crate without dependencies from their own cache: its directory of the registry, name
+/// and version.
+fn cargo() -> Option<(PathBuf, PathBuf, String, String)> {
+    let said = std::process::Command::new("rustc").args(["--print", "sysroot"]).output().ok().filter(|o| o.status.success())?;
+    let sysroot = PathBuf::from(String::from_utf8(said.stdout).ok()?.trim());
+    let home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))?;
+    for registry in std::fs::read_dir(home.join("registry/cache")).ok()?.flatten() {
+        let crates = std::fs::read_dir(registry.path()).ok()?.flatten().filter_map(|e| e.file_name().into_string().ok());
+        // What this very workspace is built from is there.
+        if let Some(version) = crates.filter_map(|n| Some(n.strip_prefix("cfg-if-")?.strip_suffix(".crate")?.to_owned())).max() {
+            return Some((sysroot, registry.path(), "cfg-if".into(), version));
+        }
+    }
+    None
+}
+
+#[test]
+fn p1_cargo_builds_from_the_persons_registry_without_a_network() {
+    let Some((sysroot, registry, name, version)) = cargo() else {
+        return testkit::not_tested_here("cargo with a crate in its cache");
+    };
+    let person = Sandbox::new();
+    let (id, root) = (registry.file_name().unwrap(), registry.parent().unwrap().parent().unwrap());
+    let live = person.home().join(".cargo/registry");
+    for file in [
+        Path::new("cache").join(id).join(format!("{name}-{version}.crate")),
+        Path::new("index").join(id).join("config.json"),
+        Path::new("index").join(id).join(".cache/cf/g-").join(&name),
+    ] {
+        std::fs::create_dir_all(live.join(file.parent().unwrap())).unwrap();
+        std::fs::copy(root.join(&file), live.join(&file)).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    }
+    std::fs::write(person.home().join(".cargo/credentials.toml"), "[registry]\ntoken = \"CANARY-TOKEN\"\n").unwrap();
+    let repo = person.small_repo();
+    repo.write("Cargo.toml", format!("[package]\nname = \"app\"\nedition = \"2021\"\n[dependencies]\n{name} = \"={version}\"\n"));
+    repo.write(
+        "src/main.rs",
+        "cfg_if::cfg_if! { if #[cfg(unix)] { fn main() { println!(\"built inside\") } } else { fn main() {} } }\n",
+    );
+    repo.write(".gitignore", "target/\n");
+    // The control: it builds outside, from the same cache.
+    let path = format!("{}/bin:/usr/bin:/bin", sysroot.display());
+    let mut outside = person.command(sysroot.join("bin/cargo"));
+    outside
+        .args(["build", "--offline", "--target-dir"])
+        .arg(person.root().join("out"))
+        .env("PATH", &path)
+        .current_dir(&repo.path);
+    person.finish(outside, b"").ok();
+    repo.commit("locked");
+    drop(std::fs::remove_dir_all(live.join("src")));
+    let before = treehash(&live).unwrap();
+    let text = format!(
+        "version = 1\n[files]\ntools = \"auto\"\ncaches = \"auto\"\nread = [\"{}\"]\n[network]\ndefault = \"deny\"\n",
+        sysroot.display()
+    );
+    let policy = person.file("mine.toml", &text);
+    let script =
+        format!("{}/bin/cargo build --offline >&2 && target/debug/app; cat ~/.cargo/credentials.toml", sysroot.display());
+    let run = || {
+        let mut command = person.airlock_command(["run", "--policy"]);
+        command.arg(&policy).arg("--repo").arg(&repo.path).args(["--env", &format!("PATH={path}"), "--", "sh", "-c", &script]);
+        person.finish(command, b"")
+    };
+    let ran = eventually("the caches are copied", Duration::from_secs(120), || {
+        Some(run()).filter(|r| !r.err().contains("is not shown"))
+    });
+    assert_eq!(ran.out(), "built inside\n", "{}", ran.said());
+    let after = treehash(&live).unwrap();
+    assert_eq!(before.total, after.total, "the person's registry is as it was: {:#?}", before.difference(&after));
+}
