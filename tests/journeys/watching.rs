@@ -16,7 +16,7 @@ fn a_refused_read_and_a_refused_host_are_told_with_the_process() {
 
     let read = events.iter().find(|e| e["kind"] == "file" && e["op"] == "read" && e["verdict"] == "denied");
     let read = read.unwrap_or_else(|| panic!("the denied read is told:\n{}", all()));
-    assert!(text(read, "path").contains("/.ssh"), "{read}");
+    assert_eq!(text(read, "path"), "~/.ssh/id_ed25519", "as the person writes it: {read}");
     assert_eq!(read["process"]["program"], "cat", "with the kernel's word on who: {read}");
 
     let host = events.iter().find(|e| e["kind"] == "network" && e["host"] == "blocked.example.org");
@@ -29,6 +29,8 @@ fn a_refused_read_and_a_refused_host_are_told_with_the_process() {
     for (i, event) in events.iter().enumerate() {
         assert_eq!(event["seq"], i + 1, "events are numbered without gaps");
     }
+    let said = person.airlock(["events", &task, "--kind", "file"]).ok().out();
+    assert!(said.lines().any(|l| l.contains("read ~/.ssh/id_ed25519  DENIED  files.hide")), "{said}");
     let only = person.airlock(["events", &task, "--kind", "network", "--json"]).ok().json_lines();
     assert!(!only.is_empty() && only.iter().all(|e| e["kind"] == "network"), "{only:?}");
 }
