@@ -45,6 +45,7 @@ if os.fork() == 0:
     os.dup2(plan, 1)
     os.execv(sys.argv[1], ["init"])
 theirs.close()
+ours.send(b'{"answer":"begin"}')
 os.wait()
 print(ours.recv(65536).decode())
 "#;
