@@ -105,7 +105,7 @@ fn p10_without_fuse_a_run_starts_hidden_places_are_closed_and_it_says_so() {
     }
 }
 
-/// A starter that reads what the jail says and answers nothing.
+/// A starter that says the first word, reads what the jail says and answers nothing.
 struct Mute {
     socket: OwnedFd,
     launcher: Child,
@@ -121,6 +121,8 @@ impl Mute {
         text.write_all(&serde_json::to_vec(plan).unwrap()).unwrap();
         text.rewind().unwrap();
         let launcher = Command::new(program("airlock-jail")).env_clear().stdin(theirs).stdout(text).spawn().unwrap();
+        let begin = serde_json::to_vec(&jail_plan::Answer::Begin).unwrap();
+        rustix::net::send(&socket, &begin, rustix::net::SendFlags::empty()).unwrap();
         let mut mute = Self { socket, launcher, init: None, fuse: None };
         while mute.fuse.is_none() {
             match mute.hear() {
