@@ -106,6 +106,12 @@ enum Left {
     Replaced,
 }
 
+/// What a call asks for, spelled out, in a process whose whole memory is `bytes`, from the address `base` on; `None` for a call
+/// that nothing is told of. It looks at no process: the way from hostile bytes to words, for whoever wants to try it.
+pub fn spelled(n: &Notification, base: u64, bytes: Vec<u8>) -> Option<String> {
+    calls::read(n, Some(&memory::Bytes { base, bytes })).map(|call| format!("{call:?}"))
+}
+
 impl Notify {
     /// Starts serving. `sink` is called on a thread of the sensor's own and may take its time: what it can't take is counted.
     pub fn serve(listener: OwnedFd, who: Arc<Who>, sink: impl Fn(Fact) + Send + Sync + 'static) -> Result<Notify, NotifyError> {

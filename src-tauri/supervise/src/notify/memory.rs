@@ -31,6 +31,23 @@ impl Memory for Remote {
     }
 }
 
+/// Bytes in this process, from an address on.
+#[derive(Debug)]
+pub(crate) struct Bytes {
+    pub(crate) base: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Memory for Bytes {
+    fn read(&self, _tid: u32, address: u64, buf: &mut [u8]) -> usize {
+        let at = address.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
+        let Some(rest) = at.and_then(|at| self.bytes.get(at..)) else { return 0 };
+        let len = rest.len().min(buf.len());
+        buf[..len].copy_from_slice(&rest[..len]);
+        len
+    }
+}
+
 /// Fills as much of `buf` as can be read without crossing from a good page into a bad one in a single call.
 fn fill(memory: &dyn Memory, tid: u32, address: u64, buf: &mut [u8], first: usize, enough: impl Fn(&[u8]) -> bool) -> usize {
     let mut got = 0;
