@@ -121,3 +121,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn p2_a_repository_masks_more_and_never_less() {
+    let own = policy::parse("own", "version = 1\n[files]\nmask = [\".env\", \"!a/.env\"]\ncarry = [\"node_modules\"]\n").unwrap();
+    let theirs = policy::parse_repository("theirs", "version = 1\n[files]\nmask = [\"*.key\", \".env\"]\n").unwrap();
+    let both = policy::layer(&own, &theirs);
+    assert_eq!(both.files.mask, [".env", "!a/.env", "*.key"]);
+    assert_eq!(both.files.carry, ["node_modules"]);
+}
