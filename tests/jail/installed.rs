@@ -40,12 +40,12 @@ ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 plan = os.memfd_create("plan")
 os.write(plan, b"{}")
 os.lseek(plan, 0, 0)
+ours.send(b'{"answer":"begin"}')
 if os.fork() == 0:
     os.dup2(theirs.fileno(), 0)
     os.dup2(plan, 1)
     os.execv(sys.argv[1], ["init"])
 theirs.close()
-ours.send(b'{"answer":"begin"}')
 os.wait()
 print(ours.recv(65536).decode())
 "#;
