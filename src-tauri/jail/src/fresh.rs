@@ -22,13 +22,13 @@ pub(crate) struct Fresh {
 /// Reads the plan and takes what comes with it.
 pub(crate) fn read(link: &Link) -> Step<Fresh> {
     link.die_with_starter()?;
-    installed::check(link)?;
     let begin = match link.hear() {
         Ok((Answer::Begin, _)) => Ok(()),
         Ok((other, _)) => Err(format!("the starter said {other:?} instead")),
         Err(e) => Err(e.to_string()),
     };
     begin.or_refuse(Stage::Start, UNEXPECTED, || "waiting for the word to begin".into())?;
+    installed::check(link)?;
     let what = || "reading the plan from descriptor 1".to_owned();
     let plan = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).or_refuse(Stage::Plan, UNEXPECTED, what)?;
     let mut json = Vec::new();

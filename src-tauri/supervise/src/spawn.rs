@@ -404,7 +404,8 @@ fn receive(socket: &OwnedFd, flags: RecvFlags) -> io::Result<Option<(Say, Vec<Ow
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
         match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut buffer)], &mut control, flags | RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::INTR) => {}
+            // A reset is said once where the other end left words of ours unread; its own last words come after it.
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             other => break other?,
         }
     };
