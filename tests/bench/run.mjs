@@ -1,6 +1,6 @@
 // `npm run bench`: release builds, then every side in one run as the same ordinary user. Raw samples go to target/bench.
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -46,7 +46,9 @@ function material() {
     must('npm', ['ci', ...QUIET, '--cache', join(dir, 'cache')], { cwd: dir })
     rmSync(join(dir, 'node_modules'), { recursive: true })
   })
-  const cargo = once('bench-cargo', join(top, 'tests/fixtures/bench/cargo'), ['Cargo.toml', 'Cargo.lock'], (dir) => {
+  const cargo = once('bench-cargo', join(top, 'tests/fixtures/bench/cargo'), ['manifest.toml', 'Cargo.lock'], (dir) => {
+    // By its usual name it would be taken for a crate of this project.
+    renameSync(join(dir, 'manifest.toml'), join(dir, 'Cargo.toml'))
     mkdirSync(join(dir, '.cargo'))
     const ran = spawnSync('cargo', ['vendor', '--locked', '--quiet'], { cwd: dir, stdio: ['ignore', 'pipe', 'inherit'], encoding: 'utf8' })
     if (ran.status !== 0) process.exit(1)
