@@ -8,7 +8,7 @@ import { isFresh } from '../src-tauri/setup/fresh.mjs'
 import { onPath, provide } from '../src-tauri/setup/system.mjs'
 import { tooOld } from '../src-tauri/setup/versions.mjs'
 import { ordinaryUser } from './run/person.mjs'
-import { count, fromLibtestSummary, fromTap, fromVitest, fullName, judgeAbsent, judgePromises, lastLine, promiseTable, result } from './run/results.mjs'
+import { attackTable, count, fromLibtestSummary, fromTap, fromVitest, fullName, judgeAbsent, judgePromises, lastLine, promiseTable, result } from './run/results.mjs'
 import { build, runDirect, runNextest } from './run/rust.mjs'
 import { parseToml } from './run/toml.mjs'
 
@@ -186,6 +186,8 @@ function told(found, words = '') {
 
 function finish(promises) {
   console.log(`\n${promiseTable(results, promises)}`)
+  const attacks = attackTable(results)
+  if (attacks) console.log(`\n${attacks}`)
   const absent = new Map(results.flatMap((r) => r.absent.map((feature) => [`${feature}${r.column ? ` (${r.column})` : ''}`, true])))
   if (absent.size > 0) console.log(`\nnot tested here:\n${[...absent.keys()].map((feature) => `  ${feature}`).join('\n')}`)
   const failed = results.filter((r) => r.outcome === 'failed')

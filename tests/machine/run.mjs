@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, rmSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { provide } from '../../src-tauri/setup/system.mjs'
-import { count, fullName, judgeAbsentThere, lastLine, promiseTable, result } from '../run/results.mjs'
+import { attackTable, count, fullName, judgeAbsentThere, lastLine, promiseTable, result } from '../run/results.mjs'
 import { build } from '../run/rust.mjs'
 import { parseToml } from '../run/toml.mjs'
 import { base } from './base.mjs'
@@ -92,8 +92,10 @@ function stop(why, code = 1) {
 
 function finish() {
   const whole = words.length === 0 && only === null
-  if (whole) for (const failure of judgeAbsentThere(results, table('tests/absent.toml'), 'machine')) note(failure.suite, failure.name, false, failure.output)
+  if (whole) for (const failure of judgeAbsentThere(results, table('tests/absent.toml'), 'test:machine', 'machine')) note(failure.suite, failure.name, false, failure.output)
   console.log(`\n${promiseTable(results, table('tests/promises.toml'))}`)
+  const attacks = attackTable(results)
+  if (attacks) console.log(`\n${attacks}`)
   const failed = results.filter((r) => r.outcome === 'failed')
   if (failed.length > 0) console.log(`\nfailed:\n${failed.map((r) => `  ${fullName(r)}`).join('\n')}`)
   console.log(`\n${images.release} ${images.version}${images.made ? ', made by this run' : ''}; consoles: ${logs}`)

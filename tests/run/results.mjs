@@ -109,27 +109,27 @@ export function judgeAbsent(results, absent) {
 
 /**
  * Failures of a tier that stands in for what `npm test` lacks, here `tier`: what it is named for must be there and be tested, and
- * what it lacks itself must be listed under `[[TIER]]`, since another tier tests that.
+ * what it lacks itself must be listed under `[[SECTION]]`, since another tier tests that.
  */
-export function judgeAbsentThere(results, absent, tier) {
+export function judgeAbsentThere(results, absent, tier, section) {
   const failures = []
-  const own = new Map((absent[tier] ?? []).map((entry) => [entry.feature, entry]))
+  const own = new Map((absent[section] ?? []).map((entry) => [entry.feature, entry]))
   const listedElsewhere = new Map((absent.absent ?? []).map((entry) => [entry.feature, entry]))
   const promised = new Map([...listedElsewhere].filter(([, entry]) => entry.tier === tier))
   const said = new Map()
   for (const r of results) for (const feature of r.absent) said.set(feature, [...(said.get(feature) ?? []), r])
   for (const [feature, by] of said) {
-    if (promised.has(feature)) failures.push(result('absent', `"${feature}" is to be tested by the tier ${tier}, but is absent there too`, null, false, `said by ${by.map(fullName).join(', ')}`))
-    else if (!own.has(feature) && !listedElsewhere.has(feature)) failures.push(result('absent', `"${feature}" is not listed under [[${tier}]] in tests/absent.toml`, null, false, `said by ${by.map(fullName).join(', ')}`))
+    if (promised.has(feature)) failures.push(result('absent', `"${feature}" is to be tested by ${tier}, but is absent there too`, null, false, `said by ${by.map(fullName).join(', ')}`))
+    else if (!own.has(feature) && !listedElsewhere.has(feature)) failures.push(result('absent', `"${feature}" is not listed under [[${section}]] in tests/absent.toml`, null, false, `said by ${by.map(fullName).join(', ')}`))
   }
   for (const entry of promised.values()) {
-    if (!results.some((r) => plainName(r) === entry.probe && r.outcome === 'passed')) failures.push(result('absent', `"${entry.feature}" is to be tested by the tier ${tier}, but its probe ${entry.probe} did not pass there`, null, false, ''))
+    if (!results.some((r) => plainName(r) === entry.probe && r.outcome === 'passed')) failures.push(result('absent', `"${entry.feature}" is to be tested by ${tier}, but its probe ${entry.probe} did not pass there`, null, false, ''))
   }
   for (const entry of own.values()) {
     for (const key of ['feature', 'reason', 'probe']) {
-      if (typeof entry[key] !== 'string' || entry[key] === '') failures.push(result('absent', `an entry of [[${tier}]] lacks its ${key}`, null, false, JSON.stringify(entry)))
+      if (typeof entry[key] !== 'string' || entry[key] === '') failures.push(result('absent', `an entry of [[${section}]] lacks its ${key}`, null, false, JSON.stringify(entry)))
     }
-    if (!said.has(entry.feature)) failures.push(result('absent', `"${entry.feature}" is listed under [[${tier}]], but nobody missed it there (its probe: ${entry.probe})`, null, false, ''))
+    if (!said.has(entry.feature)) failures.push(result('absent', `"${entry.feature}" is listed under [[${section}]], but nobody missed it there (its probe: ${entry.probe})`, null, false, ''))
   }
   return failures
 }
@@ -161,6 +161,22 @@ export function promiseTable(results, table) {
     lines.push(`${`${String(number).padStart(2)}  ${title}`.slice(0, 58).padEnd(60)}${cells[0].padEnd(30)}${cells[1]}`)
   }
   return lines.join('\n')
+}
+
+/** Both counts of the hostile programs, as root and as an ordinary user, and which of them had no control on this machine. */
+export function attackTable(results) {
+  const sums = new Map()
+  const none = new Set()
+  for (const { output } of results) {
+    for (const [, controls, held, column, without] of output.matchAll(/^attacks: (\d+) controls succeeded, (\d+) held inside \((\w+); (\d+) without a control here\)$/gm)) {
+      const sum = sums.get(column) ?? [0, 0, 0]
+      sums.set(column, [sum[0] + Number(controls), sum[1] + Number(held), sum[2] + Number(without)])
+    }
+    for (const [, name, why] of output.matchAll(/^no control here: ([^:]+): (.+)$/gm)) none.add(`${name}: ${why}`)
+  }
+  if (sums.size === 0) return ''
+  const lines = [...sums].map(([column, [controls, held, without]]) => `attacks (${column}): ${controls} controls succeeded, ${held} held inside, ${without} without a control here`)
+  return [...lines, ...(none.size > 0 ? ['no control here:', ...[...none].sort().map((line) => `  ${line}`)] : [])].join('\n')
 }
 
 /** The last line of a run. */

@@ -4,7 +4,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { count, fromJunit, fromLibtestSummary, fromTap, fromVitest, judgeAbsent, judgeAbsentThere, judgePromises, lastLine, listed, promiseTable, promisesOf, result } from './results.mjs'
+import { attackTable, count, fromJunit, fromLibtestSummary, fromTap, fromVitest, judgeAbsent, judgeAbsentThere, judgePromises, lastLine, listed, promiseTable, promisesOf, result } from './results.mjs'
 import { runDirect } from './rust.mjs'
 import { parseToml } from './toml.mjs'
 
@@ -77,15 +77,14 @@ test('what is absent and the list must agree both ways', () => {
 })
 
 test('a tier that stands in for npm test must have what it is named for, and say what it lacks itself', () => {
-  const listed = { absent: [{ ...LISTED.absent[0], tier: 'machine' }] }
   const passed = result('promises::jail', 'limits::p8_memory', 'root', true, '')
-  const judge = (results, table) => judgeAbsentThere(results, table, 'machine').map((f) => f.name)
-  assert.deepEqual(judge([passed], listed), [])
-  assert.match(judge([said], listed)[0], /absent there too/)
-  assert.match(judge([], listed)[0], /did not pass there/)
-  assert.match(judge([result('promises::jail', 'limits::p8_memory', 'root', false, '')], listed)[0], /did not pass there/)
+  const judge = (results, table) => judgeAbsentThere(results, table, 'test:machine', 'machine').map((f) => f.name)
+  assert.deepEqual(judge([passed], LISTED), [])
+  assert.match(judge([said], LISTED)[0], /absent there too/)
+  assert.match(judge([], LISTED)[0], /did not pass there/)
+  assert.match(judge([result('promises::jail', 'limits::p8_memory', 'root', false, '')], LISTED)[0], /did not pass there/)
   assert.match(judge([said], {})[0], /not listed under \[\[machine\]\]/)
-  assert.deepEqual(judge([said], LISTED), [], 'what no tier can test is listed once')
+  assert.deepEqual(judge([said], { absent: [{ ...LISTED.absent[0], tier: 'none' }] }), [], 'what no tier can test is listed once')
   const own = { machine: [{ feature: 'cgroups', reason: 'old', probe: 'x' }] }
   assert.deepEqual(judge([said], own), [])
   assert.match(judge([passed], own)[0], /nobody missed it there/)
@@ -153,4 +152,10 @@ esac
   } finally {
     rmSync(dir, { recursive: true })
   }
+})
+
+test('both counts of the attacks are summed by column, and those without a control are named', () => {
+  const said = (column, held) => result('promises::attacks', 'x', column, true, `attacks: 3 controls succeeded, ${held} held inside (${column}; 1 without a control here)\nno control here: x32: this kernel has none\n`)
+  assert.equal(attackTable([said('root', 3), said('root', 2), said('user', 3)]), 'attacks (root): 6 controls succeeded, 5 held inside, 2 without a control here\nattacks (user): 3 controls succeeded, 3 held inside, 1 without a control here\nno control here:\n  x32: this kernel has none')
+  assert.equal(attackTable([result('a', 'b', null, true, '')]), '')
 })

@@ -81,9 +81,11 @@ impl Sandbox {
         c
     }
 
-    /// The environment that makes a program see this person's directories.
+    /// The environment that makes a program see this person's directories. The session bus, where there is one, is the real one:
+    /// their service manager is there, and no other can be made.
     pub fn env(&self) -> Vec<(&'static str, std::ffi::OsString)> {
-        vec![
+        let bus = std::env::var_os("DBUS_SESSION_BUS_ADDRESS").map(|address| ("DBUS_SESSION_BUS_ADDRESS", address));
+        let mut env = vec![
             ("HOME", self.home().into()),
             ("XDG_DATA_HOME", self.data().into()),
             ("XDG_CONFIG_HOME", self.config().into()),
@@ -92,7 +94,9 @@ impl Sandbox {
             ("LANG", "C.UTF-8".into()),
             ("TERM", "xterm-256color".into()),
             ("USER", "person".into()),
-        ]
+        ];
+        env.extend(bus);
+        env
     }
 
     /// Process ids of this person's live wardens: whoever holds the lock of a task.
