@@ -13,6 +13,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("kernel", include_str!("programs/kernel.c")),
     ("quotas", include_str!("programs/quotas.c")),
     ("calls", include_str!("programs/calls.c")),
+    ("storm", include_str!("programs/storm.c")),
     ("inherit", include_str!("programs/inherit.c")),
     ("terminal", include_str!("programs/terminal.c")),
 ];
@@ -21,7 +22,7 @@ const SOURCES: &[(&str, &str)] = &[
 pub(crate) fn program(name: &str) -> PathBuf {
     let source = SOURCES.iter().find(|(n, _)| *n == name).map(|(_, s)| *s).unwrap_or_else(|| panic!("there is no {name}.c"));
     let hash: String = Sha256::digest([HEADER, source].concat()).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    let dir = testkit::program::kept_dir("attacks");
+    let dir = cache();
     let made = dir.join(format!("{name}-{hash}"));
     if made.exists() {
         return made;
@@ -38,4 +39,16 @@ pub(crate) fn program(name: &str) -> PathBuf {
     assert!(out.status.success(), "{name}.c: {}", String::from_utf8_lossy(&out.stderr));
     std::fs::rename(aside.path().join("program"), &made).unwrap();
     made
+}
+
+/// Where they are kept: beside the test's programs, or where an ordinary user can't write there, in a directory of their own.
+fn cache() -> PathBuf {
+    let uid = nix::unistd::geteuid();
+    let name = format!("airlock-attacks-{uid}");
+    let beside = testkit::program::profile_dir().parent().unwrap().join(&name);
+    let dir = if std::fs::create_dir_all(&beside).is_ok() { beside } else { std::env::temp_dir().join(&name) };
+    std::fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::symlink_metadata(&dir).unwrap());
+    assert_eq!(owner, uid.as_raw(), "{} is another user's", dir.display());
+    dir
 }

@@ -73,6 +73,21 @@ const DOORS: &[Attack] = &[
     .or_lacks("this kernel has no x32 calls"),
     kernel("read-key", "a secret in the user's keyring", &["read-key", "{name}"], Victim::Key, Plain),
     kernel("log", "the kernel's log", &["log", "{name}"], Victim::Log, Root),
+    kernel("memory", "the machine's memory", &["open", "{name}", "/dev/mem"], Victim::Descriptor("/dev/mem"), Root)
+        .or_lacks("this kernel has no /dev/mem"),
+    kernel("core", "the kernel's own memory", &["open", "{name}", "/proc/kcore"], Victim::Descriptor("/proc/kcore"), Root)
+        .or_lacks("this kernel has no /proc/kcore, or shows it to nobody"),
+    kernel("log-device", "the kernel's log as a file", &["open", "{name}", "/dev/kmsg"], Victim::Descriptor("/dev/kmsg"), Root),
+    kernel(
+        "loop",
+        "disks made of files",
+        &["open", "{name}", "/dev/loop-control"],
+        Victim::Descriptor("/dev/loop-control"),
+        Root,
+    )
+    .or_lacks("this machine has no loop devices"),
+    kernel("fuse", "a file system of the agent's own", &["open", "{name}", "/dev/fuse"], Victim::Descriptor("/dev/fuse"), Plain)
+        .or_lacks("/dev/fuse is closed to this user, or not there"),
     kernel(
         "host-name",
         "the machine's name",
@@ -116,7 +131,8 @@ macro_rules! taken {
     ($limits:literal) => {
         Apart(concat!(
             $limits,
-            "; \"$@\" > said & sleep 1; \"$1\" \"$2\" 1 > mine & sleep 0.5; grep -q 'took 0:' mine && { echo; echo fell; }; cat said; kill %1 %2"
+            "; w() { until grep -q holding \"$1\"; do sleep 0.1; done; }; \"$@\" > said & w said; \"$1\" \"$2\" 1 > mine & w mine; \
+             grep -q 'took 0:' mine && { echo; echo fell; }; cat said; kill %1 %2"
         ))
     };
 }
@@ -177,7 +193,9 @@ const QUOTAS: &[Attack] = &[
         "System V objects that others meet by their keys",
         &["shared-memory", "0"],
         Victim::Shared,
-        Apart("\"$@\" > said & sleep 0.5; grep -q 1095912523 /proc/sysvipc/shm && { echo; echo fell; }; kill %1"),
+        Apart(
+            "\"$@\" > said & until grep -q holding said; do sleep 0.1; done; grep -q 1095912523 /proc/sysvipc/shm && { echo; echo fell; }; kill %1",
+        ),
     ),
 ];
 

@@ -16,6 +16,7 @@ mod environment;
 mod files;
 mod inherit;
 mod kernel;
+mod machine;
 mod mounts;
 mod processes;
 #[path = "../jail/room.rs"]
@@ -24,5 +25,6 @@ mod room;
 mod run;
 mod sockets;
 mod stage;
+mod storms;
 mod table;
 mod terminal;

@@ -13,7 +13,7 @@ macro_rules! attack {
 }
 
 /// All processes of a user would be all of root's, so the user is one of a throw-away pid namespace.
-const MANY: &str = "\"$VICTIM\" \"$SECRET\" & sleep 0.3; before=$(cut -d' ' -f19 /proc/$!/stat)$(ionice -p $!); \"$@\"; \
+const MANY: &str = "\"$VICTIM\" \"$SECRET\" > up & until [ -s up ]; do sleep 0.1; done; before=$(cut -d' ' -f19 /proc/$!/stat)$(ionice -p $!); \"$@\"; \
                     [ \"$before\" != \"$(cut -d' ' -f19 /proc/$!/stat)$(ionice -p $!)\" ] && echo && echo fell; kill $!";
 /// Whether the victim is dead, reaped or not.
 macro_rules! dies {
@@ -56,14 +56,16 @@ const PROCESSES: &[Attack] = &[
         "a signal to everybody",
         Program::Shell("trap '' TERM; kill -TERM -1; kill -KILL -1"),
         Victim::Process,
-        dies!("\"$VICTIM\" \"$SECRET\" & echo $! > pid; sleep 0.3; (\"$@\")"),
+        dies!("\"$VICTIM\" \"$SECRET\" > up & echo $! > pid; until [ -s up ]; do sleep 0.1; done; (\"$@\")"),
     ),
     Attack::new(
         "kill-own-group",
         "a signal to one's own group, which a starter may share",
         Program::Shell("kill -KILL 0"),
         Victim::Process,
-        dies!("setsid sh -c '\"$VICTIM\" \"$SECRET\" & echo $! > pid; sleep 0.3; \"$@\"' sh \"$@\""),
+        dies!(
+            "setsid sh -c '\"$VICTIM\" \"$SECRET\" > up & echo $! > pid; until [ -s up ]; do sleep 0.1; done; \"$@\"' sh \"$@\""
+        ),
     ),
     Attack::new("probe-kill", "a signal, from Rust", Program::Probe(&["kill", "{pid}"]), Victim::Process, Plain),
 ];

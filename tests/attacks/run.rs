@@ -179,7 +179,7 @@ fn listen(streams: Vec<Box<dyn Read + Send>>) -> (String, bool) {
 }
 
 fn collect(receive: &Receiver<Vec<u8>>) -> (String, bool) {
-    let (mut said, end) = (Vec::new(), Instant::now() + LIMIT);
+    let (mut said, end) = (Vec::new(), Instant::now() + testkit::wait::patiently(LIMIT));
     let text = |said: &[u8]| format!("\n{}", String::from_utf8_lossy(said));
     loop {
         match receive.recv_timeout(end.saturating_duration_since(Instant::now())) {

@@ -36,6 +36,7 @@ struct Before {
     jail: Vec<u8>,
     setting: Option<String>,
     huge_pages: u64,
+    since_start: u64,
 }
 
 impl Stage {
@@ -87,6 +88,7 @@ impl Stage {
             Victim::Setting(path) => fs::read_to_string(path).ok(),
             _ => None,
         };
+        crate::machine::prepare(attack);
         prepare(attack, &room, &secret, &name);
         let before = Before {
             outside: about(&at("outside")),
@@ -96,6 +98,7 @@ impl Stage {
             jail: fs::read(at("airlock-jail")).unwrap(),
             setting,
             huge_pages: huge_pages_left(),
+            since_start: since_start(),
         };
         let huge_pages = attack.victim == Victim::HugePages;
         let scratch = at("scratch");
@@ -196,6 +199,7 @@ impl Stage {
             Victim::Table(name) => none_left(name),
             Victim::HugePages => huge_pages_left() < self.before.huge_pages,
             Victim::Setting(path) => fs::read_to_string(path).ok() != self.before.setting,
+            Victim::Clock => since_start().abs_diff(self.before.since_start) > 3600,
             Victim::Keys => fs::read_to_string("/proc/keys").is_ok_and(|keys| keys.contains(&self.name)),
             Victim::Dump => writable.iter().any(|w| dumped(w)),
             Victim::Shared => fs::read_to_string("/proc/sysvipc/shm").is_ok_and(|t| t.contains(&0x4152_4c4b.to_string())),
@@ -217,6 +221,13 @@ impl Drop for Stage {
 
 fn dumped(dir: &Path) -> bool {
     fs::read_dir(dir).into_iter().flatten().flatten().any(|e| e.file_name().to_string_lossy().starts_with("core"))
+}
+
+/// By how many seconds the clock is ahead of the time since the machine's start.
+fn since_start() -> u64 {
+    let up = fs::read_to_string("/proc/uptime").unwrap();
+    let up: u64 = up.split('.').next().and_then(|s| s.parse().ok()).unwrap();
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs().saturating_sub(up)
 }
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";

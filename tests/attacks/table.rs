@@ -71,8 +71,10 @@ pub(crate) enum Victim {
     Table(&'static str),
     /// The machine's huge pages: none is left.
     HugePages,
-    /// A setting of the kernel: the file's contents change.
+    /// A setting of the kernel, or any other file of the machine's: its contents change, or it comes to be.
     Setting(&'static str),
+    /// The machine's clock: it is an hour off.
+    Clock,
     /// The keyrings of the person: a key of the program's is in one.
     Keys,
     /// A key of the person's: its contents come out of the program.

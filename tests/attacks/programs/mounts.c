@@ -116,12 +116,16 @@ int main(int argc, char **argv) {
     }
     if (IS("clone-namespace")) step("clone", syscall(SYS_clone, CLONE_NEWUSER | CLONE_NEWNS | SIGCHLD, 0, 0, 0, 0));
     if (IS("set-namespace")) {
+      int ready[2];
+      char byte;
+      step("pipe", pipe(ready));
       pid_t child = fork();
       if (child == 0) {
         step("unshare", unshare(CLONE_NEWUSER));
+        step("ready", write(ready[1], ".", 1));
         for (;;) pause();
       }
-      usleep(200000);
+      step("child", read(ready[0], &byte, 1));
       snprintf(path, sizeof path, "/proc/%d/ns/user", child);
       int fd = step(path, open(path, O_RDONLY));
       step("setns", setns(fd, CLONE_NEWUSER));

@@ -46,15 +46,14 @@ int main(int argc, char **argv) {
   }
   if (IS("ptrace-poke")) {
     step("attach", ptrace(PTRACE_ATTACH, pid, 0, 0));
-    waitpid(pid, 0, WNOHANG);
-    usleep(100000);
+    waitpid(pid, 0, __WALL);
     step("poke", ptrace(PTRACE_POKEDATA, pid, word, 0x99));
     ptrace(PTRACE_DETACH, pid, 0, 0);
   }
   if (IS("ptrace-seize")) {
     step("seize", ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_EXITKILL));
     step("interrupt", ptrace(PTRACE_INTERRUPT, pid, 0, 0));
-    usleep(100000);
+    waitpid(pid, 0, __WALL);
     step("poke", ptrace(PTRACE_POKEDATA, pid, word, 0x99));
   }
   if (IS("vm-read")) {
