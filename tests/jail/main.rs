@@ -29,6 +29,7 @@ mod race;
 mod room;
 mod start;
 mod syscalls;
+mod table;
 mod terminal;
 mod tools;
 mod ways;

@@ -15,7 +15,8 @@ use model::protocol::VERSION;
 use model::run::{PolicyText, RunSpec, Stdio};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use supervise::SpawnError;
+use supervise::compose::Grants;
+use supervise::{SpawnError, Together};
 
 /// One line of the doctor's.
 #[derive(Debug, Clone, Serialize)]
@@ -56,13 +57,15 @@ impl Engine {
             detail: git.map_or_else(|| "not on your PATH: install it".into(), |p| p.display().to_string()),
         });
         let standard = policy_file::in_force(&self.policy_text("standard")?)?;
+        let policy = standard.policy();
         let facts = self.facts();
         let mut blockers = Vec::new();
-        let report = match self.probe() {
+        let report = match self.probe(policy) {
             Ok(mut report) => {
-                report.accepted = standard.accepts().to_vec();
+                report.accepted.clone_from(&policy.accept);
                 let refused = report.missing_all(&report.accepted);
                 blockers.extend(refused.iter().map(|r| advice::refusal(r, &facts)));
+                blockers.extend(policy.limits.require.iter().filter_map(|l| advice::required(*l, &report, &facts)));
                 Some(report)
             }
             Err(SpawnError::Refused(refusal)) => {
@@ -117,7 +120,7 @@ impl Engine {
     }
 
     /// Starts a real jail, with everything that a run has, and ends it before its command runs.
-    fn probe(&self) -> Result<Report, SpawnError> {
+    fn probe(&self, policy: &policy::Policy) -> Result<Report, SpawnError> {
         let dir = self.host.layout.data.join("doctor").join(RunId::from_random(sys::random::bytes()).to_string());
         let task = TaskDir(dir.clone());
         let made = || -> Result<Report, SpawnError> {
@@ -125,12 +128,12 @@ impl Engine {
                 std::fs::create_dir_all(&sub)?;
             }
             std::fs::write(task.tree().join(".git"), "gitdir: /nonexistent\n")?;
-            let grants = supervise::compose::Grants { processes: 64, network: true, ..Default::default() };
+            let spec = self.probe_spec(&task);
             let conflict = |e: supervise::compose::Conflict| SpawnError::Broken(e.to_string());
-            let mut plan = supervise::compose::agent(&self.probe_spec(&task), &grants).map_err(conflict)?;
+            let mut plan = supervise::compose::agent(&spec, &Grants::of(&spec, policy)).map_err(conflict)?;
             // A promise that can't be kept is to be seen in the table, beside those that can.
             plan.require.clear();
-            let jail = supervise::spawn(&plan, &self.host.programs.jail, None)?;
+            let jail = supervise::spawn_limited(&plan, &self.host.programs.jail, None, &Together::of(policy))?;
             let mut report = jail.report.clone();
             jail.kill();
             supervise::limits::kept_by_warden(&mut report);

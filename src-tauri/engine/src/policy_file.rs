@@ -57,9 +57,9 @@ impl InForce {
         self.policy.files.caches == policy::Tools::Auto
     }
 
-    /// Losses that it accepts by name.
-    pub(crate) fn accepts(&self) -> &[jail_plan::Guarantee] {
-        &self.policy.accept
+    /// All of it.
+    pub(crate) fn policy(&self) -> &policy::Policy {
+        &self.policy
     }
 }
 

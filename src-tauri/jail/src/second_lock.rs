@@ -41,14 +41,13 @@ pub(crate) fn close(rules: &Landlock, report: &mut Report) -> Step<()> {
         how(&status.landlock),
         match status.ruleset {
             RulesetStatus::FullyEnforced => Status::Full,
-            RulesetStatus::PartiallyEnforced => Status::partial(format!(
-                "this kernel's Landlock is older than Linux 6.12's and knows fewer rights ({:?})",
-                status.landlock
-            )),
-            RulesetStatus::NotEnforced => Status::absent(format!(
-                "this kernel has no Landlock, or it is off ({:?}); the mounts stand alone",
-                status.landlock
-            )),
+            RulesetStatus::PartiallyEnforced => {
+                Status::partial("this kernel's Landlock is older than Linux 6.12's and knows fewer rights")
+            }
+            RulesetStatus::NotEnforced => Status::absent(match status.landlock {
+                LandlockStatus::NotEnabled => "Landlock is turned off in this kernel; the mounts stand alone",
+                _ => "this kernel has no Landlock; the mounts stand alone",
+            }),
         },
     );
     Ok(())

@@ -30,6 +30,12 @@ pub struct Together {
 }
 
 impl Together {
+    /// Those of a policy.
+    pub fn of(policy: &policy::Policy) -> Self {
+        let l = &policy.limits;
+        Self { memory: l.memory, cpus: l.cpus, processes: l.processes }
+    }
+
     /// With init.
     fn tasks(&self) -> u64 {
         self.processes.saturating_add(1)

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 mod check;
 mod env;
+mod granted;
 mod hidden;
 
 pub use check::Conflict;

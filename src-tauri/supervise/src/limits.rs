@@ -33,6 +33,21 @@ const TOLD: Duration = Duration::from_secs(60);
 /// Largest processes ended at one look.
 const ENDED: usize = 64;
 
+/// The row that says how far a limit is kept.
+pub fn guarantee(limit: policy::Limit) -> Guarantee {
+    use policy::Limit;
+    match limit {
+        Limit::Memory => Guarantee::Memory,
+        Limit::Cpus => Guarantee::Cpu,
+        Limit::Processes => Guarantee::Processes,
+        Limit::Disk => Guarantee::Disk,
+        Limit::Wall => Guarantee::Wall,
+        Limit::BytesOut | Limit::BytesIn => Guarantee::Bytes,
+        Limit::OpenFiles => Guarantee::OpenFiles,
+        Limit::Output => Guarantee::Output,
+    }
+}
+
 /// Sets the rows of what a run's warden keeps on every machine: the clock, the bytes of the way out, the kept output, the
 /// growth on disk.
 pub fn kept_by_warden(report: &mut Report) {

@@ -3,35 +3,20 @@
 use crate::hold::Hold;
 use crate::record::Recorder;
 use crate::refusal::Refusal;
-use jail_plan::{Guarantee, Report, Status};
+use jail_plan::{Report, Status};
 use model::event::{Process, What};
 use model::protocol::PausedBy;
 use model::run::RunSpec;
-use policy::{Limit, Policy};
+use policy::Policy;
 use std::sync::Arc;
+use supervise::Jail;
 use supervise::limits::{Bounds, Stir, Watch};
 use supervise::who::Who;
-use supervise::{Jail, Together};
-
-/// What the jail's processes keep together.
-pub(crate) fn together(policy: &Policy) -> Together {
-    let l = &policy.limits;
-    Together { memory: l.memory, cpus: l.cpus, processes: l.processes }
-}
 
 /// Refuses where a limit that must be kept in full is not. Nothing of the command has run yet.
 pub(crate) fn required(policy: &Policy, report: &Report) -> Result<(), Refusal> {
     for limit in &policy.limits.require {
-        let guarantee = match limit {
-            Limit::Memory => Guarantee::Memory,
-            Limit::Cpus => Guarantee::Cpu,
-            Limit::Processes => Guarantee::Processes,
-            Limit::Disk => Guarantee::Disk,
-            Limit::Wall => Guarantee::Wall,
-            Limit::BytesOut | Limit::BytesIn => Guarantee::Bytes,
-            Limit::OpenFiles => Guarantee::OpenFiles,
-            Limit::Output => Guarantee::Output,
-        };
+        let guarantee = supervise::limits::guarantee(*limit);
         let (level, reason) = match report.status(guarantee) {
             Some(Status::Full) => continue,
             Some(Status::Partial { reason }) => ("only in part", reason.as_str()),

@@ -18,8 +18,8 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use supervise::Jail;
 use supervise::compose::Grants;
+use supervise::{Jail, Together};
 use tokio::sync::watch;
 
 /// Between asking the command to end and ending everything.
@@ -114,27 +114,6 @@ fn lock(spec: &RunSpec) -> Result<OwnedFd, Refusal> {
     Ok(fd)
 }
 
-fn grants(spec: &RunSpec, policy: &Policy) -> Grants {
-    let mut env = spec.host_env.clone();
-    env.extend(policy.env.set.iter().cloned());
-    env.extend(spec.env.iter().cloned());
-    Grants {
-        read: policy.files.read.iter().map(|p| p.under(&spec.home)).collect(),
-        write: policy.files.write.iter().map(|p| p.under(&spec.home)).collect(),
-        devices: policy.files.devices.iter().map(|p| p.under(&spec.home)).collect(),
-        hide: policy.files.hide.iter().map(|h| h.path.under(&spec.home)).collect(),
-        env,
-        processes: policy.limits.processes,
-        open_files: policy.limits.open_files,
-        disk: Some(policy.limits.disk),
-        network: true,
-        tools: policy.files.tools == policy::Tools::Auto,
-        nested: policy.nested,
-        accept: policy.accept.clone(),
-        ..Grants::default()
-    }
-}
-
 /// The command's three pipes: what the jail gets, and what stays here.
 struct Pipes {
     inside: [OwnedFd; 3],
@@ -162,7 +141,7 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         Output::create(&spec.dir.log(&spec.run), policy.limits.output).map_err(|e| Refusal::machine("making the log", e))?;
     let output = Arc::new(output);
 
-    let mut grants = grants(spec, &policy);
+    let mut grants = Grants::of(spec, &policy);
     let caches = caches::take(spec, &grants);
     grants.caches.clone_from(&caches.layered);
     let plan = supervise::compose::agent(spec, &grants).map_err(|c| Refusal::policy(c.to_string()))?;
@@ -173,7 +152,7 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
             (Some(p.inside), Some((p.input, p.sources)))
         }
     };
-    let mut jail = supervise::spawn_limited(&plan, &spec.jail_program, inside, &limits::together(&policy))?;
+    let mut jail = supervise::spawn_limited(&plan, &spec.jail_program, inside, &Together::of(&policy))?;
     jail.report.accepted = grants.accept;
     if policy.nested {
         jail.report.accepted.push(Guarantee::Syscalls);

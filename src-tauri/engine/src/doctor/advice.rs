@@ -1,7 +1,7 @@
 //! From what went wrong and what the machine says about itself to a sentence and one command: pure.
 
 use super::facts::{Facts, Fuse};
-use jail_plan::{Guarantee, Kind, Refusal, Row, Stage};
+use jail_plan::{Guarantee, Kind, Refusal, Report, Row, Stage, Status};
 use serde::Serialize;
 
 /// What blocks or weakens a start, and how it is cured.
@@ -66,6 +66,21 @@ pub(crate) fn refusal(refusal: &Refusal, facts: &Facts) -> Advice {
         _ => hint(),
     };
     Advice { at: refusal.step.to_string(), what: refusal.reason.clone(), why, command, accept }
+}
+
+/// A limit that a policy requires and this machine does not keep.
+pub(crate) fn required(limit: policy::Limit, report: &Report, facts: &Facts) -> Option<Advice> {
+    let guarantee = supervise::limits::guarantee(limit);
+    let row = report.row(guarantee).filter(|r| r.status != Status::Full)?;
+    let mut advice = weaker(row, facts).unwrap_or_else(|| Advice {
+        at: guarantee.to_string(),
+        what: row.status.reason().unwrap_or_default().to_owned(),
+        why: "nothing on this machine keeps it".into(),
+        command: None,
+        accept: None,
+    });
+    advice.why = format!("{}; the policy names it in `limits.require`", advice.why);
+    Some(advice)
 }
 
 /// Why a row is not full, where a cure is known.
