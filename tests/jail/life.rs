@@ -191,3 +191,11 @@ fn a_plan_that_asks_for_root_or_of_another_version_is_refused() {
     let refusal = jail_plan::Plan::from_json(&serde_json::to_vec(&json).unwrap()).unwrap_err();
     assert!(refusal.reason.contains("surprise"), "what is not understood may be a protection: {refusal}");
 }
+
+#[test]
+fn a_child_that_ends_lets_no_fork_fail() {
+    let room = Room::new();
+    // A plain shell hears of ended children by a signal that restarts no call.
+    let went = room.sh("i=0; while [ $i -lt 150 ]; do /bin/true & /bin/true; i=$((i+1)); done; wait; echo all");
+    assert_eq!(good(&went), "all\n", "{went:?}");
+}

@@ -1,6 +1,6 @@
 //! Limits of a whole jail that neither its processes nor the kernel keep by themselves: looked at while it runs.
 //!
-//! While every process of a jail sleeps nothing here wakes: what ends the sleep is the kernel's word that one of them used
+//! While every process of a jail sleeps nothing here wakes, but for one look a minute: what ends the sleep is the kernel's word that one of them used
 //! processor time, or a call of theirs that is told of. While they run there is a look a second, and ten where space on
 //! disk falls fast.
 

@@ -167,7 +167,7 @@ impl Notify {
         self.server.announced.clone()
     }
 
-    /// Rung at each call that is told of, a fork included.
+    /// Rung at each call that is told of.
     pub fn stir(&self) -> Arc<Stir> {
         self.server.stir.clone()
     }

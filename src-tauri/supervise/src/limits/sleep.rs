@@ -20,6 +20,10 @@ const USED: i64 = 1_000_000;
 /// Where the kernel has no timer left, the jail is looked at this often.
 const BLIND: Duration = Duration::from_secs(10);
 
+/// A child that was made in a moment too short for the timers, and that makes no call that is told, is found by this look. The making
+/// itself can't be told: a signal ends the wait for the listener, and no program expects a fork to be interrupted.
+const ANYWAY: Duration = Duration::from_secs(60);
+
 /// The signal of the timers: for this thread alone, which holds it back and reads it from a descriptor.
 const SIGNAL: Signal = Signal::SIGVTALRM;
 
@@ -84,7 +88,7 @@ impl Sleeper {
         !self.wait(Some(time), &[])
     }
 
-    /// Waits until a process of the jail uses processor time, one is about to be made, or something else is told of a call.
+    /// Waits until a process of the jail uses processor time or something is told of a call, a minute at most.
     /// False where it is over.
     pub(super) fn until_any_runs(&self, tree: &mut Tree) -> bool {
         let Some(stir) = &self.stir else { return true };
@@ -95,7 +99,7 @@ impl Sleeper {
         // Whoever was made since the look has no timer.
         let limit = match armed {
             Ok(_) if tree.changed() => Some(FAST),
-            Ok(_) => None,
+            Ok(_) => Some(ANYWAY),
             Err(e) => {
                 tracing::debug!(error = %e, "no timer for a process");
                 Some(BLIND)
