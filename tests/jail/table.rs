@@ -53,7 +53,7 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 
 fn status<'v>(doctor: &'v Value, name: &str) -> (&'v str, &'v str) {
     let row = match name.strip_prefix("promise ") {
-        Some(n) => doctor["promises"].as_array().into_iter().flatten().find(|p| p["promise"].to_string() == n),
+        Some(n) => doctor["promises"].as_array().into_iter().flatten().find(|p| p["promise"].as_u64() == n.parse().ok()),
         None => doctor["report"]["rows"].as_array().into_iter().flatten().find(|r| r["guarantee"] == name),
     };
     let row = row.unwrap_or_else(|| panic!("{name} has a row"));

@@ -128,6 +128,7 @@ fn dev_without(hidden: &str) {
 }
 
 /// Traces the command and all that it starts, and answers each question for Landlock's version with this one.
+#[expect(clippy::zombie_processes, reason = "it is waited for below, with all that it starts")]
 fn older_landlock(version: u64, command: &[String]) -> i32 {
     let own = std::env::current_exe().unwrap();
     let mut child = Command::new(own).arg("traced").args(command).stdin(Stdio::piped()).spawn().unwrap();

@@ -15,9 +15,14 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A stop takes microseconds; a process that shows nothing for this long waits for something that is stopped itself.
-const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// And that often, however long it takes: on a machine that has much to do, two seconds may be two looks.
+/// A stop takes microseconds; a process that shows nothing for this long waits for something that is stopped itself: a shell
+/// that starts one program after the other is often met in a vfork, which only letting all go on ends. The last tries are
+/// patient, as a process also waits for an answer from outside.
+const STOP_LIMITS: [Duration; 6] = {
+    let (short, long) = (Duration::from_millis(500), Duration::from_secs(2));
+    [short, short, short, short, long, long]
+};
+/// And that often, however long it takes: on a machine that has much to do, half a second may be two looks.
 const STOP_LOOKS: u32 = 20;
 
 /// A process that was continued and is still seen stopped after this long stopped again by itself, as shells' jobs do.
@@ -63,8 +68,8 @@ impl Frozen {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let remembered = &mut *remembered;
         apart(move || {
-            for _ in 0..2 {
-                if stop(init, remembered) {
+            for limit in STOP_LIMITS {
+                if stop(init, remembered, limit) {
                     return true;
                 }
                 // A vfork child that was stopped holds its parent in an uninterruptible wait; running undoes that.
@@ -115,8 +120,8 @@ fn apart<T: Send>(mut job: impl FnMut() -> T + Send) -> T {
     sys::fd::with_own_table(&mut job).unwrap_or_else(|_| job())
 }
 
-fn stop(init: i32, remembered: &mut Vec<Process>) -> bool {
-    let deadline = Instant::now() + STOP_LIMIT;
+fn stop(init: i32, remembered: &mut Vec<Process>, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
     let (mut looks, mut tries) = (0, 0);
     while Instant::now() < deadline || tries < STOP_LOOKS {
         tries += 1;

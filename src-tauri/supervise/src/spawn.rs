@@ -231,7 +231,7 @@ impl Jail {
     }
 
     /// Stops every process of the jail from outside; true when all were seen stopped and none was new, false when that
-    /// failed twice (they are left running then). What could not be looked at was not seen stopped. A jail that ended is
+    /// failed again and again (they are left running then). What could not be looked at was not seen stopped. A jail that ended is
     /// as frozen as can be.
     pub fn freeze(&self) -> bool {
         let freeze = || match self.scope.as_ref().filter(|s| s.can_freeze()) {
