@@ -25,8 +25,20 @@ fn doctor_without(features: &[&str]) -> Ended {
     person.finish(command, b"")
 }
 
+/// The same words without the address of a bus, which lies in directories of this test's own.
+fn steady(doctor: &Value) -> Value {
+    let text = doctor.to_string();
+    let mut parts = text.split("unix:path=");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str(part.split_once('`').map_or(part, |(_, rest)| rest));
+    }
+    serde_json::from_str(&out).expect("JSON stays JSON")
+}
+
 /// Each row by its name: those of promises and those of guarantees, in full.
 fn rows(doctor: &Value) -> BTreeMap<String, Value> {
+    let doctor = &steady(doctor);
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let promises = list(&doctor["promises"]).into_iter().map(|p| {
         let own: Value = ["title", "how", "status", "reason", "accepted"].map(|k| p[k].clone()).into();
