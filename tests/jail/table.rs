@@ -157,6 +157,22 @@ fn p10_without_user_namespaces_nothing_starts_and_the_setting_is_named() {
 }
 
 #[test]
+fn p10_a_run_whose_keeper_can_t_start_is_refused_in_the_same_words() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    // The first jail of a task is the keeper's that masks its files.
+    std::fs::write(repo.path.join(".gitignore"), ".env\n").unwrap();
+    std::fs::write(repo.path.join(".env"), "TOKEN=abc\n").unwrap();
+    let mut command = person.command(program("without"));
+    command.arg("user-namespaces").arg(program("airlock")).arg("run").arg("--repo").arg(&repo.path).args(["--", "true"]);
+    let said = person.finish(command, b"").exits(4).err();
+    for word in ["user.max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=28633"] {
+        assert!(said.contains(word), "it says {word:?}: {said}");
+    }
+    assert_eq!(person.airlock(["task", "list", "--json"]).ok().out(), "", "and leaves no task");
+}
+
+#[test]
 fn p10_a_filter_around_is_named_at_the_step_that_it_refuses() {
     let (at, why, _) = blocker(&doctor_without(&["clone3"]));
     assert!(["namespaces", "id-mapped mounts"].contains(&at.as_str()), "{at}");

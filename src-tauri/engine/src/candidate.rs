@@ -85,8 +85,10 @@ impl Engine {
                 })?
             }
         };
-        let keeper = self.keeper();
-        let candidate = worktree::candidate(&self.git(&task), &keeper, still)?;
+        let candidate = worktree::candidate(&self.git(&task), &self.keeper(), still).map_err(|e| match e {
+            worktree::CandidateError::Keeper(e) => self.keeper_failed(&e),
+            e => e.into(),
+        })?;
         // Closing the connection thaws.
         drop(warden);
         drop(held);

@@ -124,7 +124,10 @@ impl Engine {
     ) -> Result<(), Error> {
         let started = std::time::Instant::now();
         let wanted = worktree::Wanted { carry: in_force.carry(), mask: in_force.mask() };
-        let brought = worktree::bring(git, facts, &self.keeper(), wanted, progress)?;
+        let brought = worktree::bring(git, facts, &self.keeper(), wanted, progress).map_err(|e| match e {
+            worktree::BringError::Keeper(e) => self.keeper_failed(&e),
+            e => e.into(),
+        })?;
         for note in notes(&brought, !wanted.carry.is_empty(), started.elapsed()) {
             progress(Progress::Note(note));
         }

@@ -5,11 +5,12 @@ mod facts;
 
 pub use advice::Advice;
 
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::{Engine, policy_file};
 use facts::Facts;
 use jail_plan::{Guarantee, Kept, Refusal, Report};
 use model::id::{RunId, TaskId};
+use model::keeper::KeeperError;
 use model::layout::TaskDir;
 use model::protocol::VERSION;
 use model::run::{PolicyText, RunSpec, Stdio};
@@ -91,9 +92,20 @@ impl Engine {
         Ok(Doctor { checks, promises, report, blockers, weaker, starts })
     }
 
-    /// Why the jail of a run refused, with what this machine says about it.
-    pub(crate) fn explain(&self, refusal: &Refusal) -> Advice {
-        advice::refusal(refusal, &self.facts())
+    /// Why a jail did not start: what the machine is to blame for, with what it says about itself.
+    pub(crate) fn refused(&self, code: Code, message: String, refusal: Option<&Refusal>) -> Error {
+        let explained = refusal.filter(|_| code == Code::Promise).map(|r| advice::refusal(r, &self.facts()).to_string());
+        Error::new(code, explained.unwrap_or(message))
+    }
+
+    /// Why a keeper failed: where its jail refused, with the code and the words that a run gets.
+    pub(crate) fn keeper_failed(&self, error: &KeeperError) -> Error {
+        if let KeeperError::Refused { refusal, .. } = error
+            && let Ok(refusal) = serde_json::from_value::<Refusal>(refusal.clone())
+        {
+            return self.refused(Code::from_exit(refusal.kind.exit()), error.to_string(), Some(&refusal));
+        }
+        Error::new(Code::Machine, error.to_string())
     }
 
     fn facts(&self) -> Facts {

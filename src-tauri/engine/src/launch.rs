@@ -99,9 +99,8 @@ impl Engine {
                     .ok_or_else(|| Error::new(Code::Machine, "the run that was just written is not in the database"));
             }
             Ok(Start::Refused { code, message, refusal }) => {
-                let code = Code::from_exit(code);
-                let refusal = refusal.filter(|_| code == Code::Promise).and_then(|r| serde_json::from_value(r).ok());
-                Error::new(code, refusal.map_or(message, |r| self.explain(&r).to_string()))
+                let refusal = refusal.and_then(|r| serde_json::from_value(r).ok());
+                self.refused(Code::from_exit(code), message, refusal.as_ref())
             }
             Err(e) => e,
         };

@@ -324,6 +324,18 @@ pub enum Kind {
     NotFound,
 }
 
+impl Kind {
+    /// The command line's exit code for it.
+    pub fn exit(self) -> i32 {
+        match self {
+            Self::Plan => 7,
+            Self::Machine | Self::Promise => 4,
+            Self::Workspace => 6,
+            Self::NotFound => 5,
+        }
+    }
+}
+
 /// Why there is no jail. Nothing of the command ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{step}: {reason} ({hint})")]

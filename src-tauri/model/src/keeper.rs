@@ -59,8 +59,13 @@ pub trait Keeper: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum KeeperError {
     /// The jail refused.
-    #[error("the keeper's jail did not start: {0}")]
-    Refused(String),
+    #[error("the keeper's jail did not start: {message}")]
+    Refused {
+        /// What happened, why, what to do.
+        message: String,
+        /// The jail's own refusal as JSON (see the crate `jail-plan`).
+        refusal: serde_json::Value,
+    },
     /// It took too long.
     #[error(
         "the keeper did not finish within {0:?} and was ended: a file in the workspace may block readers (a FIFO or a device)"

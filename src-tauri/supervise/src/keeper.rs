@@ -100,7 +100,10 @@ impl Drop for KeeperJail {
 
 fn refused(error: SpawnError) -> KeeperError {
     match error {
-        SpawnError::Refused(refusal) => KeeperError::Refused(refusal.to_string()),
+        SpawnError::Refused(refusal) => {
+            let message = refusal.to_string();
+            KeeperError::Refused { message, refusal: serde_json::to_value(refusal).unwrap_or_default() }
+        }
         other => KeeperError::Failed(other.to_string()),
     }
 }

@@ -30,8 +30,9 @@ const DEPTH: usize = 512;
 const CACHE_CAP: usize = 4096;
 /// For so long a number is not looked at again: the kernel can't have gone through all numbers and given it to another.
 const TRUST: Duration = Duration::from_millis(100);
-/// Longest search of `/proc` for one id (only before Linux 6.11, or before a first process was seen).
-const SEARCH: Duration = Duration::from_millis(5);
+/// Longest search of `/proc` for one id (only before Linux 6.11, or before a first process was seen, and for whom nothing
+/// was told of before).
+const SEARCH: Duration = Duration::from_millis(50);
 /// Longest wait for memory of a jailed process.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(20);
 /// Threads that may hang in a jailed process's memory before no more of it is read.
@@ -80,6 +81,8 @@ pub struct Who {
 #[derive(Debug, Default)]
 struct Cache {
     known: HashMap<u32, Known>,
+    /// Ids of the host's by the jail's own: where to look first. The kernel's word is asked again each time.
+    inside: HashMap<u32, u32>,
     changing: HashSet<u32>,
 }
 
@@ -130,7 +133,10 @@ impl Who {
         match asked {
             Some(Ok(tid)) => self.known(tid),
             Some(Err(nix::errno::Errno::ESRCH)) => None,
-            Some(Err(_)) | None => self.known(self.search(id, SEARCH)?),
+            Some(Err(_)) | None => {
+                let seen = self.remembered(id).and_then(|tid| self.known(tid));
+                seen.or_else(|| self.known(self.search(id, SEARCH)?))
+            }
         }
     }
 
@@ -151,15 +157,33 @@ impl Who {
         }
         let ids = status(id)?;
         let process = Arc::new(self.look(&ids, None)?);
+        self.remember(id, &ids);
         self.keep(id, stat?.start, ids.tgid, process.clone());
         Some(process)
+    }
+
+    /// The thread with this id inside, where it was seen before.
+    fn remembered(&self, wanted: u32) -> Option<u32> {
+        let id = self.cache().inside.get(&wanted).copied()?;
+        (status(id)?.threads.get(self.level) == Some(&wanted)).then_some(id)
+    }
+
+    fn remember(&self, id: u32, ids: &Ids) {
+        let Some(inside) = ids.threads.get(self.level).copied() else { return };
+        let mut cache = self.cache();
+        if cache.inside.len() >= CACHE_CAP {
+            cache.inside.clear();
+        }
+        cache.inside.insert(inside, id);
     }
 
     /// Names a process that has just become another program with these arguments.
     pub(crate) fn after_exec(&self, tgid: u32, argv: Option<Vec<RawPath>>) -> Option<Arc<Process>> {
         self.settled(tgid);
         let stat = Stat::of(tgid)?;
-        let process = Arc::new(self.look(&status(tgid)?, argv)?);
+        let ids = status(tgid)?;
+        let process = Arc::new(self.look(&ids, argv)?);
+        self.remember(tgid, &ids);
         self.keep(tgid, stat.start, tgid, process.clone());
         Some(process)
     }
@@ -295,8 +319,11 @@ impl Who {
                 if Instant::now() > until {
                     return None;
                 }
-                if status(tid).is_some_and(|ids| ids.threads.get(self.level) == Some(&wanted)) {
-                    return Some(tid);
+                if let Some(ids) = status(tid) {
+                    self.remember(tid, &ids);
+                    if ids.threads.get(self.level) == Some(&wanted) {
+                        return Some(tid);
+                    }
                 }
                 let children = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
                 todo.extend(children.split_ascii_whitespace().filter_map(|id| id.parse::<u32>().ok()));

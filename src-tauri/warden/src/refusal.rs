@@ -1,6 +1,5 @@
 //! Why a run does not start, with the exit code that the command line gives it.
 
-use jail_plan::Kind;
 use model::protocol::Start;
 use std::fmt::Display;
 use supervise::SpawnError;
@@ -45,12 +44,7 @@ impl Refusal {
 impl From<SpawnError> for Refusal {
     fn from(e: SpawnError) -> Self {
         let code = match &e {
-            SpawnError::Refused(r) => match r.kind {
-                Kind::Plan => 7,
-                Kind::Machine | Kind::Promise => 4,
-                Kind::Workspace => 6,
-                Kind::NotFound => 5,
-            },
+            SpawnError::Refused(r) => r.kind.exit(),
             SpawnError::Program { .. } | SpawnError::Broken(_) | SpawnError::Io(_) => 7,
         };
         let message = e.to_string();

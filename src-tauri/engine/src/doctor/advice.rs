@@ -123,11 +123,12 @@ fn namespaces(errno: Option<i32>, facts: &Facts) -> Option<Cause> {
             "SELinux enforces, and may refuse user namespaces to this program",
             "sudo ausearch -m avc -c airlock-jail | audit2allow -M airlock && sudo semodule -i airlock.pp",
         )),
-        EPERM | EACCES => container(facts).or_else(|| {
-            facts.filtered.then(|| {
-                only("a system call filter around this process refuses it: start Airlock outside of the sandbox that it is in")
-            })
-        }),
+        // A profile answers what it refuses with EACCES, and a right that it takes with EPERM, as a filter does.
+        EACCES if facts.apparmor_around.is_some() => profile_around(facts),
+        EPERM | EACCES if facts.filtered => Some(container(facts).unwrap_or_else(|| {
+            only("a system call filter around this process refuses it: start Airlock outside of the sandbox that it is in")
+        })),
+        EPERM | EACCES => profile_around(facts),
         _ => None,
     }
 }
@@ -153,11 +154,37 @@ fn apparmor(facts: &Facts) -> Cause {
 fn container(facts: &Facts) -> Option<Cause> {
     let name = facts.container.as_deref()?;
     let why = format!("the system call filter of the container ({name}) refuses namespaces");
-    Some(match name {
-        "docker" => cause(why, "docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined …"),
-        "podman" => cause(why, "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL …"),
-        _ => only(format!("{why}: it has to let clone3, mount and their like through")),
+    Some(match open_container(facts) {
+        Some(command) => cause(why, command),
+        None => only(format!("{why}: it has to let clone3, mount and their like through")),
     })
+}
+
+/// The AppArmor profile around this process: a container's maker's, or that of a sandbox.
+fn profile_around(facts: &Facts) -> Option<Cause> {
+    let profile = facts.apparmor_around.as_deref()?;
+    let why = format!("the AppArmor profile {profile} around this process refuses mounts or settings of a namespace of its own");
+    Some(match open_container(facts) {
+        Some(command) => cause(why, command),
+        None => only(format!("{why}: start Airlock outside of what that profile is for")),
+    })
+}
+
+/// A start of the container that leaves a jail what it needs: all that is in the way now, in one command.
+fn open_container(facts: &Facts) -> Option<String> {
+    let name = facts.container.as_deref()?;
+    let all_of_proc = match name {
+        "docker" => "systempaths=unconfined",
+        "podman" => "unmask=ALL",
+        _ => return None,
+    };
+    let in_the_way = [
+        (facts.filtered, "seccomp=unconfined"),
+        (facts.apparmor_around.is_some(), "apparmor=unconfined"),
+        (!facts.over_proc.is_empty(), all_of_proc),
+    ];
+    let options = in_the_way.into_iter().filter(|(is, _)| *is).map(|(_, option)| format!("--security-opt {option} "));
+    Some(format!("{name} run {}…", options.collect::<String>()))
 }
 
 fn idmap(errno: Option<i32>, facts: &Facts) -> Option<Cause> {
@@ -178,11 +205,10 @@ fn proc(facts: &Facts) -> Option<Cause> {
         "the kernel gives a new /proc only where all of the old one is in sight, and {over}{} is covered",
         if facts.over_proc.len() > 1 { format!(" (of {} places)", facts.over_proc.len()) } else { String::new() }
     );
-    Some(match facts.container.as_deref() {
-        Some("docker") => cause(why, "docker run --security-opt systempaths=unconfined …"),
-        Some("podman") => cause(why, "podman run --security-opt unmask=ALL …"),
-        Some(_) => only(format!("{why}: the container has to leave /proc as it is")),
-        None => cause(why, format!("sudo umount {over}")),
+    Some(match (open_container(facts), &facts.container) {
+        (Some(command), _) => cause(why, command),
+        (None, Some(_)) => only(format!("{why}: the container has to leave /proc as it is")),
+        (None, None) => cause(why, format!("sudo umount {over}")),
     })
 }
 

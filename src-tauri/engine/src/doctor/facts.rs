@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) apparmor_profile: Option<&'static str>,
     /// Whether the profile names the jail program that would be started.
     pub(crate) installed: bool,
+    /// The AppArmor profile that this process is under, by its name.
+    pub(crate) apparmor_around: Option<String>,
     /// SELinux enforces.
     pub(crate) selinux: bool,
     /// `no_new_privs` of this process.
@@ -76,6 +78,7 @@ impl Facts {
             apparmor_userns: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
             apparmor_profile: Some(PROFILE).filter(|p| Path::new(p).is_file()),
             installed: jail == Path::new(jail_plan::INSTALLED),
+            apparmor_around: apparmor_around(),
             selinux: number("/sys/fs/selinux/enforce") == Some(1),
             no_new_privs: field("NoNewPrivs:").as_deref() == Some("1"),
             filtered: field("Seccomp:").as_deref() == Some("2"),
@@ -99,6 +102,12 @@ fn container() -> Option<String> {
     // Written by systemd for whatever it starts in a container; WSL writes its own name there.
     let named = read_to_string("/run/systemd/container").ok()?;
     Some(named.trim().to_owned()).filter(|n| !n.is_empty() && n != "wsl")
+}
+
+/// `NAME (MODE)`, where a profile is on this process and enforced; a kernel without AppArmor may say another module's word.
+fn apparmor_around() -> Option<String> {
+    let label = read_to_string("/proc/self/attr/apparmor/current").ok()?;
+    label.trim_matches(['\n', '\0']).strip_suffix(" (enforce)").map(str::to_owned)
 }
 
 /// Mount points below `/proc`: the fifth field of a line, with octal escapes.

@@ -109,6 +109,9 @@ fn only_processes_of_the_jail_are_named_and_by_its_own_numbers() {
     assert_eq!(inside.by_jail_id(4_000_000), None);
     assert_eq!(inside.search(4_000_000, long), None);
     assert_eq!(inside.search(1, Duration::ZERO), None, "a search ends in time");
+    assert_eq!(inside.remembered(1), Some(init), "whoever was seen is not searched for");
+    inside.cache().inside.insert(77, init);
+    assert_eq!(inside.remembered(77), None, "a memory that the kernel does not confirm is none");
     // Seen from a jail around it, it has that jail's numbers.
     let around = here();
     let process = around.by_host_id(init).unwrap();

@@ -71,7 +71,8 @@ fn p10_ubuntu_takes_the_rights_of_user_namespaces() {
 
 #[test]
 fn p10_containers_by_their_own_words() {
-    let inside = |name: &str| Facts { container: Some(name.into()), filtered: true, ..desktop() };
+    let over_proc = vec!["/proc/acpi".to_owned()];
+    let inside = |name: &str| Facts { container: Some(name.into()), filtered: true, over_proc: over_proc.clone(), ..desktop() };
     let docker = "docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined …";
     let podman = "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL …";
     for errno in [ENOSYS, EPERM] {
@@ -80,8 +81,28 @@ fn p10_containers_by_their_own_words() {
         told(&refusal(&refused(Stage::Namespaces, errno), &inside("lxc")), "let clone3");
         told(&refusal(&refused(Stage::Namespaces, errno), &Facts { container: None, ..inside("") }), "outside of the sandbox");
     }
+    told(&refusal(&refused(Stage::Namespaces, EPERM), &Facts { filtered: false, container: None, ..inside("") }), "the hint");
     told(&refusal(&refused(Stage::Namespaces, ENOSYS), &desktop()), "Linux 5.12");
     told(&refusal(&refused(Stage::Namespaces, EINVAL), &desktop()), "CONFIG_USER_NS");
+}
+
+#[test]
+fn p10_a_profile_around_is_named_and_not_the_filter_beside_it() {
+    let profile = "containers-default-0.50.1";
+    let around = Facts { apparmor_around: Some(profile.into()), filtered: true, ..desktop() };
+    let podman = Facts { container: Some("podman".into()), over_proc: vec!["/proc/acpi".into()], ..around.clone() };
+    let all = "podman run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt unmask=ALL …";
+    for step in [Stage::Quotas, Stage::Mounts] {
+        cured(&refusal(&refused(step, EACCES), &podman), &format!("AppArmor profile {profile}"), all);
+        told(&refusal(&refused(step, EACCES), &around), "outside of what that profile is for");
+    }
+    // Whatever is in the way is taken away at once, but only that.
+    cured(&refusal(&refused(Stage::Namespaces, EPERM), &podman), "filter of the container", all);
+    let left = Facts { filtered: false, over_proc: Vec::new(), container: Some("docker".into()), ..podman };
+    for errno in [EPERM, EACCES] {
+        let advice = refusal(&refused(Stage::Mounts, errno), &left);
+        cured(&advice, profile, "docker run --security-opt apparmor=unconfined …");
+    }
 }
 
 #[test]
