@@ -97,6 +97,40 @@ fn a_freeze_stops_every_writer_and_a_thaw_lets_it_go_on() {
 }
 
 #[test]
+fn p8_a_child_that_never_becomes_a_program_holds_up_no_freeze() {
+    let room = Room::new();
+    // Its child opens a pipe that nobody writes to before it becomes a program, and the parent can't be stopped until then.
+    let script = "import os; os.mkfifo('pipe'); open('beats', 'w').close()
+if os.fork() == 0:
+    while True: open('beats', 'a').write('beat')
+os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, 'pipe', os.O_RDONLY, 0)])
+open('went-on', 'w').close()
+while True: open('beats', 'a').write('beat')";
+    let running = room.start(&["/usr/bin/python3", "-c", script], |_| ()).unwrap();
+    let beats = room.task.tree().join("beats");
+    let in_vfork = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| s.contains(") D "));
+    let waits = || running.jail.processes().iter().any(in_vfork).then_some(());
+    eventually("the parent waits for its child", Duration::from_secs(20), waits);
+    for _ in 0..2 {
+        let begun = size(&beats);
+        eventually("the writer writes", Duration::from_secs(10), || (size(&beats) > begun).then_some(()));
+        assert!(running.jail.freeze(), "everything is seen stopped");
+        assert!(still(&beats), "nobody writes while frozen");
+        running.jail.thaw();
+    }
+    assert!(!room.task.tree().join("went-on").exists(), "it waits still");
+    assert!(running.jail.freeze());
+    fs::File::options().read(true).write(true).open(room.task.tree().join("pipe")).unwrap();
+    assert!(still(&beats) && !room.task.tree().join("went-on").exists(), "who is frozen in there goes nowhere");
+    running.jail.thaw();
+    let opened = fs::File::options().read(true).write(true).open(room.task.tree().join("pipe")).unwrap();
+    eventually("it goes on", Duration::from_secs(10), || room.task.tree().join("went-on").exists().then_some(()));
+    drop(opened);
+    running.jail.kill();
+    assert_eq!(running.jail.wait().unwrap().signal, Some(9));
+}
+
+#[test]
 fn a_freeze_and_a_thaw_need_no_descriptor_of_the_starter() {
     let room = Room::new();
     let script = "for i in 1 2 3; do (while :; do echo beat >> beats; /bin/true; done) & done; wait";

@@ -8,6 +8,7 @@
 //! was continued. All of it runs on a table of descriptors of its own, since a shortage of them in this process must not
 //! leave a jail stopped.
 
+use nix::libc;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::{HashMap, HashSet};
@@ -15,15 +16,21 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A stop takes microseconds; a process that shows nothing for this long waits for something that is stopped itself: a shell
-/// that starts one program after the other is often met in a vfork, which only letting all go on ends. The last tries are
-/// patient, as a process also waits for an answer from outside.
-const STOP_LIMITS: [Duration; 6] = {
-    let (short, long) = (Duration::from_millis(500), Duration::from_secs(2));
-    [short, short, short, short, long, long]
-};
-/// And that often, however long it takes: on a machine that has much to do, half a second may be two looks.
-const STOP_LOOKS: u32 = 20;
+/// A stop takes microseconds, or as long as a process waits for an answer from outside. One that shows nothing for this long
+/// may wait for something that is stopped itself, which only letting all go on ends.
+const STOP_LIMITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(2)];
+/// And that often, however long it takes: on a machine that has much to do, a second may be two looks.
+const STOP_LOOKS: u32 = 50;
+/// Looks in a row that must see every process stopped. One is not enough: a process that was still running may have continued
+/// another that had been seen stopped.
+const LOOKS: u32 = 2;
+/// That many where some are in a vfork: they can't be told from one that is about to have made its child.
+const LOOKS_AT_VFORK: u32 = 20;
+/// The calls in which a parent waits until its child became another program.
+#[cfg(target_arch = "x86_64")]
+const MAKES_A_PROCESS: &[i64] = &[libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3];
+#[cfg(not(target_arch = "x86_64"))]
+const MAKES_A_PROCESS: &[i64] = &[libc::SYS_clone, libc::SYS_clone3];
 
 /// A process that was continued and is still seen stopped after this long stopped again by itself, as shells' jobs do.
 const SEEN_RUNNING_LIMIT: Duration = Duration::from_millis(200);
@@ -40,6 +47,8 @@ struct Process {
 enum State {
     /// Some thread can run.
     Running,
+    /// None can before something happened that no signal hurries: the child of a vfork, an answer from outside.
+    Waiting,
     /// None can: stopped, or stopped by a tracer.
     Stopped,
     /// None ever will again.
@@ -62,8 +71,7 @@ struct Tree {
 pub(crate) struct Frozen(Mutex<Vec<Process>>);
 
 impl Frozen {
-    /// Stops everything; true when two looks in a row saw every process stopped. One look is not enough: a process that
-    /// was still running may have continued another that had been seen stopped. False leaves them running.
+    /// Stops everything; true when every process was seen stopped. False leaves them running.
     pub(crate) fn freeze(&self, init: i32) -> bool {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let remembered = &mut *remembered;
@@ -72,7 +80,6 @@ impl Frozen {
                 if stop(init, remembered, limit) {
                     return true;
                 }
-                // A vfork child that was stopped holds its parent in an uninterruptible wait; running undoes that.
                 proceed(init, remembered);
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -120,6 +127,8 @@ fn apart<T: Send>(mut job: impl FnMut() -> T + Send) -> T {
     sys::fd::with_own_table(&mut job).unwrap_or_else(|_| job())
 }
 
+/// Looks until everything is seen stopped. A parent can't be before the child of its vfork became another program, and where
+/// that child is stopped it goes nowhere either: a shell that starts one program after the other is often met so.
 fn stop(init: i32, remembered: &mut Vec<Process>, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     let (mut looks, mut tries) = (0, 0);
@@ -128,27 +137,44 @@ fn stop(init: i32, remembered: &mut Vec<Process>, limit: Duration) -> bool {
         let tree = walk(init);
         // Where not even init is seen (a /proc that hides others' processes), nothing can be said of the rest.
         let mut all = tree.missed.is_none() && tree.processes.first().is_some_and(|p| p.pid == init);
+        let mut enough = LOOKS;
         for process in tree.processes {
-            if matches!(judge(threads(process.pid)), State::Stopped | State::Dead | State::Gone) {
-                continue;
+            let signalled = remembered.contains(&process);
+            match judge(threads(process.pid)) {
+                State::Stopped | State::Dead | State::Gone => continue,
+                State::Waiting if signalled && waits_for_a_child(process.pid) => {
+                    enough = LOOKS_AT_VFORK;
+                    continue;
+                }
+                State::Waiting | State::Running | State::Unknown => {}
             }
             all = false;
             // Before the signal, so that no stop is ever forgotten.
-            if !remembered.contains(&process) {
+            if !signalled {
                 remembered.push(process);
             }
             // One that could not be sent is seen at the next look.
             drop(send(process, Signal::STOP));
         }
         looks = if all { looks + 1 } else { 0 };
-        if looks == 2 {
+        if looks >= enough {
             return true;
         }
-        if !all {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        std::thread::sleep(Duration::from_millis(1));
     }
     false
+}
+
+/// Whether every thread that is not stopped is in a call that makes a process.
+fn waits_for_a_child(pid: i32) -> bool {
+    let waits = |thread: io::Result<std::fs::DirEntry>| -> io::Result<bool> {
+        let thread = thread?.path();
+        let stopped = parse(&std::fs::read(thread.join("stat"))?).is_some_and(|s| s.state != b'D');
+        let call = std::fs::read_to_string(thread.join("syscall"))?;
+        let number = call.split(' ').next().and_then(|n| n.parse::<i64>().ok());
+        Ok(stopped || number.is_some_and(|n| MAKES_A_PROCESS.contains(&n)))
+    };
+    std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|mut all| all.all(|thread| waits(thread).unwrap_or(false)))
 }
 
 /// Continues what was stopped, and whatever is there beside. What was stopped is tried until the signal reached it.
@@ -222,21 +248,23 @@ fn judge(threads: io::Result<Vec<io::Result<Vec<u8>>>>) -> State {
         Err(e) if is_gone(&e) => return State::Gone,
         Err(_) => return State::Unknown,
     };
-    let (mut unknown, mut stopped, mut dead) = (false, false, false);
+    let (mut unknown, mut waiting, mut stopped, mut dead) = (false, false, false, false);
     for thread in threads {
         match thread.map(|stat| parse(&stat)) {
             Ok(Some(Stat { state: b'T' | b't', .. })) => stopped = true,
             Ok(Some(Stat { state: b'Z' | b'X', .. })) => dead = true,
+            Ok(Some(Stat { state: b'D', .. })) => waiting = true,
             Ok(Some(_)) => return State::Running,
             Err(e) if is_gone(&e) => {}
             Ok(None) | Err(_) => unknown = true,
         }
     }
-    match (unknown, stopped, dead) {
-        (true, _, _) => State::Unknown,
-        (false, true, _) => State::Stopped,
-        (false, false, true) => State::Dead,
-        (false, false, false) => State::Gone,
+    match (unknown, waiting, stopped, dead) {
+        (true, ..) => State::Unknown,
+        (false, true, ..) => State::Waiting,
+        (false, false, true, _) => State::Stopped,
+        (false, false, false, true) => State::Dead,
+        (false, false, false, false) => State::Gone,
     }
 }
 
@@ -313,7 +341,9 @@ mod tests {
         assert_eq!(judge(Ok(vec![stat('Z'), stat('t')])), State::Stopped, "a dead leader's threads count");
         assert_eq!(judge(Ok(vec![stat('Z'), stat('R')])), State::Running, "a dead leader's threads count");
         assert_eq!(judge(Ok(vec![stat('Z')])), State::Dead);
-        for state in ['R', 'S', 'D', 'I', 'W', 'P'] {
+        assert_eq!(judge(Ok(vec![stat('T'), stat('D')])), State::Waiting, "a call that can't be interrupted can change files");
+        assert_eq!(judge(Ok(vec![stat('D'), stat('R')])), State::Running, "another thread can run");
+        for state in ['R', 'S', 'I', 'W', 'P'] {
             assert_eq!(judge(Ok(vec![stat('T'), stat(state)])), State::Running, "`{state}` can run");
         }
     }
