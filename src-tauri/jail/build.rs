@@ -36,7 +36,7 @@ fn code(arch: &str, table: &Value, told: &Value) -> Result<String, Failure> {
         "/// Architecture that every call must be of.\npub(super) const ARCH: u32 = sys::bpf::{};",
         arch.to_uppercase()
     )?;
-    let mut tables = [String::new(), String::new()];
+    let mut tables = [String::new(), String::new(), String::new()];
     for call in list(table, "syscalls")? {
         let (name, number) = (text(call, "name")?, number(&call["nr"])?);
         if numbers.insert(name.to_owned(), number).is_some() {
@@ -45,21 +45,39 @@ fn code(arch: &str, table: &Value, told: &Value) -> Result<String, Failure> {
         if last.replace(number).is_some_and(|last| last >= number) {
             return Err(format!("{name}: {number} is listed twice or out of order").into());
         }
-        // Where namespaces may be made inside, some calls have a rule of their own.
-        for (rules, rule) in tables.iter_mut().zip([call, call.get("nested").unwrap_or(call)]) {
+        // Where namespaces may be made inside, and where there is none around, some calls have a rule of their own.
+        let own = |key: &str| call.get(key).unwrap_or(call);
+        for (rules, rule) in tables.iter_mut().zip([call, own("nested"), own("fallback")]) {
             let (clauses, otherwise) = rule_of(name, rule)?;
             writeln!(rules, "    Entry {{ number: {number}, clauses: &[{clauses}], otherwise: {otherwise} }}, // {name}")?;
         }
     }
-    let [confine, nested] = tables;
+    let [confine, nested, fallback] = tables;
     writeln!(code, "/// What the agent may call.\npub(super) static CONFINE: &[Entry] = &[\n{confine}];")?;
     writeln!(
         code,
         "/// What it may call where it may make namespaces.\npub(super) static CONFINE_NESTED: &[Entry] = &[\n{nested}"
     )?;
-    writeln!(code, "];\n/// What is told before it goes on.\npub(super) static NOTIFY: &[Entry] = &[")?;
+    writeln!(
+        code,
+        "];\n/// What it may call in a jail without namespaces.\npub(super) static CONFINE_FALLBACK: &[Entry] = &[\n{fallback}];"
+    )?;
+    let mut entries = notified(&numbers, list(told, "syscalls")?)?;
+    let mut table = |name: &str, what: &str, entries: &BTreeMap<u32, String>| -> Result<(), Failure> {
+        let lines: String = entries.values().map(|entry| format!("    {entry}\n")).collect();
+        Ok(writeln!(code, "/// {what}\npub(super) static {name}: &[Entry] = &[\n{lines}];")?)
+    };
+    table("NOTIFY", "What is told before it goes on.", &entries)?;
+    let made = notified(&numbers, list(told, "made")?)?;
+    entries.extend(made);
+    table("NOTIFY_FALLBACK", "What waits in a jail without namespaces: also what is made outside, and never goes on.", &entries)?;
+    Ok(code)
+}
+
+/// The entries of calls that wait for an answer, by number.
+fn notified(numbers: &BTreeMap<String, u32>, calls: &[Value]) -> Result<BTreeMap<u32, String>, Failure> {
     let mut entries = BTreeMap::new();
-    for call in list(told, "syscalls")? {
+    for call in calls {
         let name = text(call, "name")?;
         text(call, "why").map_err(|_| format!("{name}: every line says why"))?;
         // An architecture without, say, `open` has no number for it.
@@ -75,11 +93,7 @@ fn code(arch: &str, table: &Value, told: &Value) -> Result<String, Failure> {
             return Err(format!("{name} is told twice").into());
         }
     }
-    for entry in entries.values() {
-        writeln!(code, "    {entry}")?;
-    }
-    writeln!(code, "];")?;
-    Ok(code)
+    Ok(entries)
 }
 
 /// A call's clauses, and what becomes of it where none holds.
@@ -120,6 +134,7 @@ fn action(word: &str) -> Result<String, Failure> {
         "EPERM" => 1,
         "ENOMEM" => 12,
         "EINVAL" => 22,
+        "ENOTTY" => 25,
         "ENOSYS" => 38,
         "ENOPROTOOPT" => 92,
         "EPROTONOSUPPORT" => 93,

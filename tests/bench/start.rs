@@ -80,7 +80,9 @@ fn like_bubblewrap(person: &Sandbox, workspace: &Path) -> Plan {
         landlock: Landlock {
             writable: [at("/tmp"), at("/dev"), at("/proc"), Raw::from(person.home()), Raw::from(workspace)].to_vec(),
             readable: vec![at("/")],
+            listed: vec![],
         },
+        fallback: None,
         notify: false,
         require: Vec::new(),
         argv: vec![at("/bin/true")],

@@ -108,7 +108,8 @@ impl Inside {
         let notify = Notify::serve(jail.notify.take().expect("notifications"), who, |_| ()).unwrap();
         let facts = Arc::new(Mutex::new(Vec::new()));
         let owner = Arc::new(Owner { announced: notify.announced(), facts: Arc::clone(&facts) });
-        let inlets = Inlets { listener: jail.listener.take().expect("a listener"), dns: jail.dns.take().expect("a DNS socket") };
+        let inlets =
+            Inlets::Own { listener: jail.listener.take().expect("a listener"), dns: jail.dns.take().expect("a DNS socket") };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let way_out = runtime.spawn(egress::serve(inlets, Arc::clone(&self.policy), owner, self.limits.clone()));
         jail.go().unwrap();

@@ -41,6 +41,7 @@ fn main() {
         ["hold-places", ref places @ ..] => hold_places(places),
         ["row", plan, program] => row(plan, program),
         ["hold", plan, program] => hold(plan, program),
+        ["hold-bare", plan, program] => hold_bare(plan, program),
         ["starved", plan, program] => starved(plan, program),
         _ => panic!("no such probe: {words:?}"),
     };
@@ -220,6 +221,22 @@ fn hold(plan: &str, program: &str) -> Tried {
     let streams = [null().map_err(says)?, null().map_err(says)?, null().map_err(says)?];
     let jail = supervise::spawn(&plan, std::path::Path::new(program), Some(streams)).map_err(says)?;
     println!("{}", jail.pid);
+    jail.go().map_err(says)?;
+    jail.wait().map(|ended| format!("{ended:?}")).map_err(says)
+}
+
+/// Outside: the same for a jail without namespaces, whose calls have to be made.
+fn hold_bare(plan: &str, program: &str) -> Tried {
+    use supervise::{broker, notify::Notify, who};
+    let plan = jail_plan::Plan::from_json(&std::fs::read(plan).map_err(says)?).map_err(says)?;
+    let null = || std::fs::File::options().read(true).write(true).open("/dev/null").map(std::os::fd::OwnedFd::from);
+    let streams = [null().map_err(says)?, null().map_err(says)?, null().map_err(says)?];
+    let mut jail = supervise::spawn(&plan, std::path::Path::new(program), Some(streams)).map_err(says)?;
+    let init_pid = u32::try_from(jail.pid).map_err(says)?;
+    let who = who::Who::new(who::JailRef { init_pid, ..Default::default() }).map_err(says)?;
+    let listener = jail.notify.take().ok_or("it has no listener")?;
+    let reach = broker::Reach { roots: broker::roots(&plan), way_out: None };
+    let _notify = Notify::serve_making(listener, who, reach, |_| ()).map_err(says)?;
     jail.go().map_err(says)?;
     jail.wait().map(|ended| format!("{ended:?}")).map_err(says)
 }

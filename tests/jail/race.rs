@@ -17,7 +17,7 @@ fn rounds() -> usize {
 }
 
 fn keeper() -> JailKeeper {
-    JailKeeper { jail_program: program("airlock-jail"), warden_program: program("airlock-warden") }
+    JailKeeper { jail_program: program("airlock-jail"), warden_program: program("airlock-warden"), fallback: false }
 }
 
 /// Places of the tree, each with what stands there one after the other. Behind every link lies a file with a secret.

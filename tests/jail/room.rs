@@ -206,6 +206,15 @@ impl Room {
 }
 
 impl Running {
+    pub(crate) fn of(
+        jail: Jail,
+        out: Option<std::io::PipeReader>,
+        err: Option<std::io::PipeReader>,
+        notify: Option<Notify>,
+    ) -> Self {
+        Self { jail, out, err, _notify: notify, decoys: None }
+    }
+
     pub(crate) fn finish(mut self) -> Went {
         let reader = |pipe: Option<std::io::PipeReader>| {
             std::thread::spawn(move || {

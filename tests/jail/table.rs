@@ -63,7 +63,7 @@ fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|n| (*n).to_owned()).collect()
 }
 
-fn status<'v>(doctor: &'v Value, name: &str) -> (&'v str, &'v str) {
+pub(crate) fn status<'v>(doctor: &'v Value, name: &str) -> (&'v str, &'v str) {
     let row = match name.strip_prefix("promise ") {
         Some(n) => doctor["promises"].as_array().into_iter().flatten().find(|p| p["promise"].as_u64() == n.parse().ok()),
         None => doctor["report"]["rows"].as_array().into_iter().flatten().find(|r| r["guarantee"] == name),
@@ -255,7 +255,7 @@ fn normal(doctor: &Value) -> Value {
 }
 
 #[track_caller]
-fn golden(name: &str, want: &str, doctor: &Value) {
+pub(crate) fn golden(name: &str, want: &str, doctor: &Value) {
     let mut have = serde_json::to_string_pretty(&normal(doctor)).expect("JSON can be written");
     have.push('\n');
     if std::env::var_os("AIRLOCK_WRITE_GOLDEN").is_some() {

@@ -319,15 +319,20 @@ pub(crate) fn script(tries: &[Try]) -> String {
 
 /// The program `ways`: one that lies beside this test, else made by the C compiler in `dir`. `None` without either.
 pub(crate) fn program(dir: &Path) -> Option<PathBuf> {
-    let ready = testkit::program::profile_dir().join("ways");
+    compiled(dir, "ways", include_bytes!("ways.c"))
+}
+
+/// Another program in C, likewise.
+pub(crate) fn compiled(dir: &Path, name: &str, text: &[u8]) -> Option<PathBuf> {
+    let ready = testkit::program::profile_dir().join(name);
     if ready.is_file() {
         return Some(ready);
     }
-    let made = dir.join("ways");
+    let made = dir.join(name);
     let mut compiler =
         Command::new("cc").args(["-O1", "-x", "c", "-o"]).arg(&made).arg("-").stdin(Stdio::piped()).spawn().ok()?;
-    compiler.stdin.take().expect("a pipe").write_all(include_bytes!("ways.c")).expect("the compiler reads");
-    assert!(compiler.wait().expect("the compiler ends").success(), "ways.c compiles");
+    compiler.stdin.take().expect("a pipe").write_all(text).expect("the compiler reads");
+    assert!(compiler.wait().expect("the compiler ends").success(), "{name}.c compiles");
     Some(made)
 }
 

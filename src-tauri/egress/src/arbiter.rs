@@ -11,6 +11,12 @@ pub trait Arbiter: Send + Sync + 'static {
     /// stays closes the connection.
     fn announced(&self, dst: SocketAddr) -> Option<Process>;
 
+    /// The connection that was made for the jail and comes from this address, with where it was meant to go, taken off the list; asked
+    /// as [`Arbiter::announced`] is, and only with [`crate::Inlets::Made`].
+    fn made(&self, _from: SocketAddr) -> Option<(SocketAddr, Process)> {
+        None
+    }
+
     /// Keeps what happened.
     fn record(&self, fact: Fact);
 }

@@ -25,13 +25,28 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Questions that one connection may ask.
 const QUESTIONS: u32 = 256;
 
-/// The two sockets in the jail's network namespace.
+/// Where connections and questions arrive.
 #[derive(Debug)]
-pub struct Inlets {
-    /// TCP, listening: a connection's own address is the destination that the jail dialled (tproxy).
-    pub listener: OwnedFd,
-    /// UDP, bound to port 53, with packet info, so that answers come from the address that was asked.
-    pub dns: OwnedFd,
+pub enum Inlets {
+    /// The two sockets in the jail's network namespace.
+    Own {
+        /// TCP, listening: a connection's own address is the destination that the jail dialled (tproxy).
+        listener: OwnedFd,
+        /// UDP, bound to port 53, with packet info, so that answers come from the address that was asked.
+        dns: OwnedFd,
+    },
+    /// TCP sockets that listen on this machine's loopback, for connections that were made for the jail: whatever else arrives there is
+    /// dropped. Questions come over TCP alone.
+    Made(Vec<OwnedFd>),
+}
+
+/// How a connection says where it was meant to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meant {
+    /// By its own address.
+    ByAddress,
+    /// By whoever made it.
+    ByMaker,
 }
 
 /// Why a way out ended.
@@ -58,16 +73,23 @@ pub async fn serve(
     limits: Limits,
 ) -> Result<Infallible, ServeError> {
     let tcp = |source| ServeError::Socket { socket: "TCP", source };
-    let listener = std::net::TcpListener::from(inlets.listener);
-    listener.set_nonblocking(true).map_err(tcp)?;
-    let listener = TcpListener::from_std(listener).map_err(tcp)?;
+    let listening = |fd: OwnedFd| {
+        let listener = std::net::TcpListener::from(fd);
+        listener.set_nonblocking(true).map_err(tcp)?;
+        TcpListener::from_std(listener).map_err(tcp)
+    };
+    let (listeners, dns, meant) = match inlets {
+        Inlets::Own { listener, dns } => (vec![listening(listener)?], Some(dns), Meant::ByAddress),
+        Inlets::Made(fds) => (fds.into_iter().map(listening).collect::<Result<_, _>>()?, None, Meant::ByMaker),
+    };
     let door = Arc::new(Door::new(policy, arbiter, limits));
     let dns = async {
-        let ended = udp::serve(inlets.dns, &door.gate, &door.lookups, door.limits.lookups).await;
+        let Some(dns) = dns else { return std::future::pending().await };
+        let ended = udp::serve(dns, &door.gate, &door.lookups, door.limits.lookups).await;
         ended.map_err(|source| ServeError::Socket { socket: "DNS", source })
     };
     tokio::select! {
-        never = accept(&door, &listener) => match never {},
+        never = accept(&door, &listeners, meant) => match never {},
         () = door.gate.recorder.run() => Err(tcp(std::io::ErrorKind::Interrupted.into())),
         ended = dns => match ended {
             Err(e) => Err(e),
@@ -77,18 +99,26 @@ pub async fn serve(
 }
 
 /// Takes connections as long as there is room; beyond it the jail waits.
-async fn accept(door: &Arc<Door>, listener: &TcpListener) -> Infallible {
+async fn accept(door: &Arc<Door>, listeners: &[TcpListener], meant: Meant) -> Infallible {
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
         let room = door.room().await;
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match next(listeners).await {
+            Ok((stream, from)) => {
                 let door = Arc::clone(door);
                 tasks.spawn(async move {
-                    match stream.local_addr() {
-                        Ok(dst) => door.handle(stream, canonical(dst), room).await,
-                        Err(_) => reset(stream),
+                    let to = match meant {
+                        Meant::ByAddress => stream.local_addr().ok().map(|dst| (canonical(dst), None)),
+                        // Any program of this machine can come here; one that nobody sent is nobody's.
+                        Meant::ByMaker => {
+                            let made = door.told(|door| door.arbiter.made(canonical(from))).await;
+                            made.map(|(to, who)| (canonical(to), Some(who)))
+                        }
+                    };
+                    match to {
+                        Some((dst, who)) => door.handle(stream, dst, who, room).await,
+                        None => reset(stream),
                     }
                 });
             }
@@ -98,6 +128,15 @@ async fn accept(door: &Arc<Door>, listener: &TcpListener) -> Infallible {
             }
         }
     }
+}
+
+/// The next connection of any listener.
+async fn next(listeners: &[TcpListener]) -> std::io::Result<(TcpStream, SocketAddr)> {
+    std::future::poll_fn(|context| {
+        let ready = listeners.iter().map(|l| l.poll_accept(context)).find(std::task::Poll::is_ready);
+        ready.unwrap_or(std::task::Poll::Pending)
+    })
+    .await
 }
 
 /// The address as the jail's programs wrote it: IPv4 arrives at the dual-stack listener as mapped IPv6.
@@ -141,9 +180,19 @@ impl Door {
         Arc::clone(&self.connections).acquire_owned().await.ok()
     }
 
-    /// One connection from its arrival to its end. `dst` is what the jail dialled.
-    pub(crate) async fn handle(&self, inside: TcpStream, dst: SocketAddr, _room: Option<OwnedSemaphorePermit>) {
-        let Some(who) = self.announced(dst).await else {
+    /// One connection from its arrival to its end. `dst` is what the jail dialled, `who` who did, where that came with it.
+    pub(crate) async fn handle(
+        &self,
+        inside: TcpStream,
+        dst: SocketAddr,
+        who: Option<Process>,
+        _room: Option<OwnedSemaphorePermit>,
+    ) {
+        let who = match who {
+            Some(who) => Some(who),
+            None => self.told(|door| door.arbiter.announced(dst)).await,
+        };
+        let Some(who) = who else {
             let reason = "the kernel told of no process that connects there".into();
             let ruling = Ruling { decision: Decision::Deny, rule: "attribution".into(), source: "airlock".into(), reason };
             return self.refuse(inside, dst, None, &ruling, None).await;
@@ -175,14 +224,15 @@ impl Door {
         }
     }
 
-    async fn announced(&self, dst: SocketAddr) -> Option<Process> {
+    /// Asks again for up to a second, as the telling may be a little behind.
+    async fn told<T>(&self, ask: impl Fn(&Self) -> Option<T>) -> Option<T> {
         for pause in [1, 2, 5, 10, 20, 50, 100, 300, 500] {
-            if let Some(who) = self.arbiter.announced(dst) {
-                return Some(who);
+            if let Some(told) = ask(self) {
+                return Some(told);
             }
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
-        self.arbiter.announced(dst)
+        ask(self)
     }
 
     async fn refuse(&self, inside: TcpStream, dst: SocketAddr, target: Option<&Target>, ruling: &Ruling, who: Option<Process>) {

@@ -115,7 +115,7 @@ async fn dial(door: &Arc<Door>, dst: SocketAddr) -> TcpStream {
     let program = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (inside, _) = listener.accept().await.unwrap();
     let door = Arc::clone(door);
-    tokio::spawn(async move { door.handle(inside, dst, None).await });
+    tokio::spawn(async move { door.handle(inside, dst, None, None).await });
     program
 }
 
@@ -300,7 +300,7 @@ async fn names_are_served_over_udp_and_connections_wait_at_the_cap() {
     let server = echo().await;
     // Here the listener's own address is what is dialled, so a rule by address stands for a name.
     let limits = Limits { connections: 2, ..Limits::default() };
-    let inlets = Inlets { listener: listener.into(), dns: socket.into() };
+    let inlets = Inlets::Own { listener: listener.into(), dns: socket.into() };
     let rules = pinned("model.test", 8443, server);
     let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), limits));
 
@@ -337,7 +337,7 @@ async fn a_silent_connection_holds_one_place_and_the_next_waits_for_it() {
     let program = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (inside, _) = listener.accept().await.unwrap();
     let door2 = Arc::clone(&door);
-    let slow = tokio::spawn(async move { door2.handle(inside, SocketAddr::new(ip, 8443), first).await });
+    let slow = tokio::spawn(async move { door2.handle(inside, SocketAddr::new(ip, 8443), None, first).await });
     log.wait_for("Connect model.test:8443 Allowed network.rule[0]").await;
     assert!(futures_poll(&mut waiting).await.is_none(), "an open connection keeps its place, however silent");
     drop(program);

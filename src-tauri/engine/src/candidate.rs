@@ -85,7 +85,8 @@ impl Engine {
                 })?
             }
         };
-        let candidate = worktree::candidate(&self.git(&task), &self.keeper(), still).map_err(|e| match e {
+        let keeper = self.keeper(self.task_policy(id)?.policy());
+        let candidate = worktree::candidate(&self.git(&task), &keeper, still).map_err(|e| match e {
             worktree::CandidateError::Keeper(e) => self.keeper_failed(&e),
             e => e.into(),
         })?;

@@ -124,7 +124,8 @@ impl Engine {
     ) -> Result<(), Error> {
         let started = std::time::Instant::now();
         let wanted = worktree::Wanted { carry: in_force.carry(), mask: in_force.mask() };
-        let brought = worktree::bring(git, facts, &self.keeper(), wanted, progress).map_err(|e| match e {
+        let keeper = self.keeper(in_force.policy());
+        let brought = worktree::bring(git, facts, &keeper, wanted, progress).map_err(|e| match e {
             worktree::BringError::Keeper(e) => self.keeper_failed(&e),
             e => e.into(),
         })?;
@@ -134,10 +135,12 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn keeper(&self) -> supervise::keeper::JailKeeper {
+    /// Starts keepers for a task of this policy.
+    pub(crate) fn keeper(&self, policy: &policy::Policy) -> supervise::keeper::JailKeeper {
         supervise::keeper::JailKeeper {
             jail_program: self.host.programs.jail.clone(),
             warden_program: self.host.programs.warden.clone(),
+            fallback: policy.fallback,
         }
     }
 

@@ -63,7 +63,7 @@ impl Engine {
         let mut blockers = Vec::new();
         let report = match self.probe(policy) {
             Ok(mut report) => {
-                report.accepted.clone_from(&policy.accept);
+                report.accepted.extend(&policy.accept);
                 let refused = report.missing_all(&report.accepted);
                 blockers.extend(refused.iter().map(|r| advice::refusal(r, &facts)));
                 blockers.extend(policy.limits.require.iter().filter_map(|l| advice::required(*l, &report, &facts)));
@@ -142,12 +142,25 @@ impl Engine {
             std::fs::write(task.tree().join(".git"), "gitdir: /nonexistent\n")?;
             let spec = self.probe_spec(&task);
             let conflict = |e: supervise::compose::Conflict| SpawnError::Broken(e.to_string());
-            let mut plan = supervise::compose::agent(&spec, &Grants::of(&spec, policy)).map_err(conflict)?;
+            let grants = Grants::of(&spec, policy);
+            let mut plan = supervise::compose::agent(&spec, &grants).map_err(conflict)?;
             // A promise that can't be kept is to be seen in the table, beside those that can.
             plan.require.clear();
-            let jail = supervise::spawn_limited(&plan, &self.host.programs.jail, None, &Together::of(policy))?;
-            let mut report = jail.report.clone();
-            jail.kill();
+            let weaker = policy.fallback.then_some(|| {
+                supervise::prepare(&spec).map_err(|e| e.to_string())?;
+                let plan = supervise::compose::agent_without_namespaces(&spec, &grants);
+                let mut plan = plan.map_err(|e| e.to_string())?;
+                plan.require.clear();
+                plan.fallback.iter_mut().for_each(|f| f.partly.clear());
+                Ok(plan)
+            });
+            let together = Together::of(policy);
+            let stood = supervise::stand(plan, weaker, &self.host.programs.jail, None, Some(&together))?;
+            let mut report = stood.jail.report.clone();
+            if stood.plan.fallback.is_some() {
+                report.accepted.extend(supervise::compose::LOST_IN_PART);
+            }
+            drop(stood);
             supervise::limits::kept_by_warden(&mut report);
             Ok(report)
         };

@@ -163,8 +163,16 @@ impl Engine {
     /// The policy that a task was made with.
     pub fn policy_show(&self, id: &TaskId) -> Result<PolicyView, Error> {
         self.need_task(id)?;
-        let (text, _) = self.db.task_inputs(id)?.ok_or_else(|| Error::new(Code::NotFound, format!("task {id} has no policy")))?;
-        self.policy_view(text)
+        self.policy_view(self.task_policy_text(id)?)
+    }
+
+    fn task_policy_text(&self, id: &TaskId) -> Result<PolicyText, Error> {
+        let inputs = self.db.task_inputs(id)?;
+        inputs.map(|(text, _)| text).ok_or_else(|| Error::new(Code::NotFound, format!("task {id} has no policy")))
+    }
+
+    pub(crate) fn task_policy(&self, id: &TaskId) -> Result<InForce, Error> {
+        in_force(&self.task_policy_text(id)?)
     }
 
     fn policy_view(&self, text: PolicyText) -> Result<PolicyView, Error> {

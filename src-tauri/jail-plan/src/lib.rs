@@ -20,6 +20,9 @@ pub const VERSION: u32 = 1;
 /// Where a package puts the jail program: the one path that the AppArmor profile names.
 pub const INSTALLED: &str = "/usr/lib/airlock/airlock-jail";
 
+/// The name by which a policy accepts the jail without namespaces.
+pub const NO_NAMESPACES: &str = "user-namespaces";
+
 const SAME_INSTALLATION: &str = "airlock-jail and airlock-warden must come from the same installation";
 
 /// The unprivileged host uid and gid of jails that root starts. No account has it: it lies above every range that
@@ -53,12 +56,27 @@ pub struct Plan {
     pub notify: bool,
     /// Guarantees that must be [`Status::Full`], else the start is refused.
     pub require: Vec<Guarantee>,
+    /// Set for the weaker jail that has no namespaces: Landlock, filter and a listener alone, all in the host's own root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Fallback>,
     /// The command. `argv[0]` without a slash is looked up in the `PATH` of `env`, inside the jail.
     pub argv: Vec<Raw>,
     /// The command's whole environment.
     pub env: Vec<(Raw, Raw)>,
     /// The command's working directory inside the jail.
     pub cwd: Raw,
+}
+
+/// What a jail without namespaces has beside Landlock's rules, which are all that it sees and writes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fallback {
+    /// Files that it writes itself before the command runs, where it may write: path and contents.
+    pub files: Vec<(Raw, Raw)>,
+    /// Guarantees that may be [`Status::Partial`], and refuse the start where they are absent.
+    pub partly: Vec<Guarantee>,
+    /// Whether `openat2` may be called, whose flags no filter sees: for Airlock's own program, which looks beneath trees by it.
+    pub looks_beneath: bool,
 }
 
 /// Ids inside the jail and on the host.
@@ -283,6 +301,9 @@ pub struct Landlock {
     pub writable: Vec<Raw>,
     /// Readable and executable.
     pub readable: Vec<Raw>,
+    /// Directories of which names can be listed, at any depth, and nothing else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listed: Vec<Raw>,
 }
 
 impl Plan {
@@ -315,8 +336,23 @@ impl Plan {
         if let Some(path) = self.root.iter().flat_map(Step::devices).find(|p| !p.as_bytes().starts_with(b"/dev/")) {
             return Err(bad(format!("`{path}` is asked for as a device and does not lie in /dev")));
         }
+        if let Some(fallback) = &self.fallback {
+            let none = self.root.is_empty() && self.net == Net::None && self.identity.mapped.is_none() && !self.nested;
+            if !none || !self.notify {
+                return Err(bad("a jail without namespaces has no root, network or ids of its own, and a listener".into()));
+            }
+            if self.landlock.writable.iter().chain(&self.landlock.readable).any(|p| p.as_bytes() == b"/") {
+                return Err(bad("a jail without namespaces may not see everything".into()));
+            }
+            let below = |path: &Raw| self.landlock.writable.iter().any(|w| path.as_path().starts_with(w.as_path()));
+            if let Some((path, _)) = fallback.files.iter().find(|(path, _)| !below(path)) {
+                return Err(bad(format!("`{path}` is to be written where nothing may be")));
+            }
+        }
         let targets = self.root.iter().flat_map(|s| s.devices().iter().chain([s.target()])).chain([&self.cwd]);
-        let paths = targets.chain(&self.landlock.writable).chain(&self.landlock.readable);
+        let written = self.fallback.iter().flat_map(|f| &f.files).map(|(path, _)| path);
+        let paths =
+            targets.chain(&self.landlock.writable).chain(&self.landlock.readable).chain(&self.landlock.listed).chain(written);
         for path in paths {
             let b = path.as_bytes();
             let plain = b.split(|c| *c == b'/').skip(1).all(|c| c != b".." && c != b"." && !c.is_empty());

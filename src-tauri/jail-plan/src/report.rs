@@ -224,8 +224,16 @@ impl Report {
 
     /// The first of `required` that does not hold in full, as the refusal that it is.
     pub fn missing(&self, required: &[Guarantee]) -> Option<Refusal> {
-        let broken = |g: &&Guarantee| self.status(**g) != Some(&Status::Full);
-        required.iter().find(broken).map(|g| {
+        self.first_lost(required, |status| status == Some(&Status::Full))
+    }
+
+    /// The first that does not hold even in part.
+    pub fn absent(&self, partly: &[Guarantee]) -> Option<Refusal> {
+        self.first_lost(partly, |status| matches!(status, Some(Status::Full | Status::Partial { .. })))
+    }
+
+    fn first_lost(&self, of: &[Guarantee], holds: impl Fn(Option<&Status>) -> bool) -> Option<Refusal> {
+        of.iter().find(|g| !holds(self.status(**g))).map(|g| {
             let reason = format!(
                 "{}: `{g}` can't be kept in full: {}",
                 crate::promise::resting_on(*g),
@@ -360,5 +368,12 @@ impl Refusal {
     /// One without an error number.
     pub fn new(step: Step, kind: Kind, reason: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { step, kind, reason: reason.into(), hint: hint.into(), errno: None, lost: None }
+    }
+
+    /// Whether the machine gives no user namespaces with rights, which another kind of jail does without.
+    pub fn lacks_namespaces(&self) -> bool {
+        // EPERM, EACCES, EINVAL, ENOSPC, ENOSYS, EUSERS.
+        let refused = self.errno.is_some_and(|e| [1, 13, 22, 28, 38, 87].contains(&e));
+        self.kind == Kind::Machine && refused && matches!(self.step, Step::Namespaces | Step::Identity | Step::Quotas)
     }
 }

@@ -52,6 +52,8 @@ pub enum Handed {
     Dns,
     /// The seccomp listener.
     Notify,
+    /// The command's pidfd, of a jail without namespaces: its number there is the host's.
+    Command,
 }
 
 /// Starter to jail. The first is always [`Answer::Begin`].

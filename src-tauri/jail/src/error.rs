@@ -58,7 +58,8 @@ pub(crate) const UNEXPECTED: &str = "`airlock doctor` runs the same start and sa
 /// For namespaces and what is done with the rights that they give.
 pub(crate) const NAMESPACES: &str = "unprivileged user namespaces are needed: `airlock doctor` names what blocks them \
      (AppArmor's kernel.apparmor_restrict_unprivileged_userns, kernel.unprivileged_userns_clone, user.max_user_namespaces, \
-     or a container around Airlock)";
+     or a container around Airlock); or let a policy of your own accept the weaker jail that does without, as an ordinary user: \
+     accept = [\"user-namespaces\"]";
 
 /// For odd things in directories that an agent has written.
 pub(crate) const PLANTED: &str = "an earlier run left it there; look at it and remove it, or discard the task";

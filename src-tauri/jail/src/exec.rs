@@ -3,6 +3,7 @@
 use crate::error::{OrRefuse as _, PLANTED, Step, UNEXPECTED};
 use crate::link::Link;
 use crate::mounts::Mounted;
+use crate::seccomp::Tier;
 use crate::{Context, init, limits, privileges, seccomp, second_lock, terminal};
 use jail_plan::{Answer, Guarantee, Handed, Kind, Raw, Refusal, Say, Stage, Status, Stdio};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
@@ -16,7 +17,7 @@ use sys::clone::Side;
 
 /// As the command will be: without capabilities, under Landlock and the filter, in its own session.
 pub(crate) struct Confined {
-    context: Context,
+    pub(crate) context: Context,
 }
 
 impl Mounted {
@@ -42,7 +43,7 @@ impl Mounted {
         )?;
         let side = sys::clone::fork(0).or_refuse(Stage::Exec, UNEXPECTED, || "forking init and command".into())?;
         // Each for itself: the filter would refuse the fork's own clone3. Init needs no call that it refuses.
-        seccomp::confine(context.plan.nested, &mut context.report)?;
+        seccomp::confine(Tier::of(&context.plan), &mut context.report)?;
         context.report.keep(Guarantee::Ends, "own pid namespace, which ends with its init", Status::Full);
         match side {
             Side::Parent { pid, pidfd } => {
@@ -61,6 +62,7 @@ impl Confined {
     /// Reports, waits for the word, and becomes the command.
     pub(crate) fn run_command(self, link: &Link) -> Step<Infallible> {
         let Context { plan, mut report, mut handed, streams } = self.context;
+        let tier = Tier::of(&plan);
         let what = || "preparing the command".to_owned();
         let streams = streams.ok_or("it has no standard streams").or_refuse(Stage::Exec, UNEXPECTED, what)?;
         rustix::process::setsid().or_refuse(Stage::Exec, UNEXPECTED, || "starting a session".into())?;
@@ -74,11 +76,12 @@ impl Confined {
         let argv = plan.argv.iter().map(|a| c(a.as_bytes())).collect::<Step<Vec<_>>>()?;
         let env = plan.env.iter().map(|(k, v)| c(&[k.as_bytes(), b"=", v.as_bytes()].concat())).collect::<Step<Vec<_>>>()?;
         if plan.notify {
-            handed.extend(seccomp::observe(&mut report)?.map(|listener| (Handed::Notify, listener)));
+            handed.extend(seccomp::observe(tier, &mut report)?.map(|listener| (Handed::Notify, listener)));
         }
         // What is left of the person's is closed below, before the exec: where that fails, nothing runs.
         report.keep(Guarantee::Inherited, "variables by list, descriptors closed, own session", Status::Full);
-        if let Some(refusal) = report.missing(&plan.require) {
+        let partly = plan.fallback.as_ref().and_then(|f| report.absent(&f.partly));
+        if let Some(refusal) = report.missing(&plan.require).or(partly) {
             return Err(refusal);
         }
         let names = handed.iter().map(|(name, _)| *name).collect();

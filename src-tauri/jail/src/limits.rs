@@ -9,6 +9,32 @@ use rustix::thread::CpuSet;
 pub(crate) fn set(limits: &Limits, report: &mut Report) -> Step<()> {
     // Init counts too, and is no process of the command's.
     one(Resource::Nproc, limits.processes.saturating_add(1))?;
+    others(limits, report)?;
+    let how = "RLIMIT_NPROC, counted in the user namespace";
+    report.keep(Guarantee::Processes, how, processes_status(&rustix::system::uname().release().to_string_lossy()));
+    Ok(())
+}
+
+/// The same where the person's own processes count with the jail's.
+pub(crate) fn set_beside_others(limits: &Limits, report: &mut Report) -> Step<()> {
+    one(Resource::Nproc, limits.processes.saturating_add(threads_of(rustix::process::getuid().as_raw())))?;
+    others(limits, report)?;
+    let hole = "the kernel counts your own processes too: as many as you had at the start are let beside the limit";
+    report.keep(Guarantee::Processes, "RLIMIT_NPROC", Status::partial(hole));
+    Ok(())
+}
+
+/// Threads of a user now.
+fn threads_of(uid: u32) -> u64 {
+    let of_one = |status: String| {
+        let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok());
+        (field("Uid:") == Some(u64::from(uid))).then(|| field("Threads:"))?
+    };
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| of_one(std::fs::read_to_string(entry.path().join("status")).ok()?)).sum()
+}
+
+fn others(limits: &Limits, report: &mut Report) -> Step<()> {
     one(Resource::Nofile, limits.open_files)?;
     // A dump would be handed to the host's crash handler, which runs as root, outside, on what a jail wrote. Zero does not
     // stop that: limits don't count for handlers. One byte does: it is the kernel's own mark for "a handler that crashed".
@@ -23,8 +49,6 @@ pub(crate) fn set(limits: &Limits, report: &mut Report) -> Step<()> {
     if let Some(bytes) = limits.file_size {
         one(Resource::Fsize, bytes)?;
     }
-    let how = "RLIMIT_NPROC, counted in the user namespace";
-    report.keep(Guarantee::Processes, how, processes_status(&rustix::system::uname().release().to_string_lossy()));
     report.keep(Guarantee::OpenFiles, "RLIMIT_NOFILE", Status::Full);
     report.keep(Guarantee::Cpu, "the choice of processors, which the filter keeps", processors(limits.cpus));
     // What follows is the starter's, who sets the rows of what it keeps.

@@ -31,6 +31,11 @@ impl Link {
         }
     }
 
+    /// To wait for the starter's end: nothing else is ever seen.
+    pub(crate) fn poll(&self) -> PollFd<'_> {
+        PollFd::new(&self.0, PollFlags::empty())
+    }
+
     /// Says something.
     pub(crate) fn say(&self, say: &Say, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let text = serde_json::to_vec(say)?;
@@ -74,11 +79,13 @@ impl Link {
     /// Dies with the starter from now on. The signal covers the future and the look at the socket the past: the starter
     /// may have died before the signal was asked for.
     pub(crate) fn die_with_starter(&self) -> Step<()> {
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).or_refuse(
-            Stage::Start,
-            UNEXPECTED,
-            || "asking for a signal at the starter's death".into(),
-        )?;
+        self.signal_with_starter(rustix::process::Signal::KILL)
+    }
+
+    /// Gets this signal when the starter dies; one that is gone already is an error.
+    pub(crate) fn signal_with_starter(&self, signal: rustix::process::Signal) -> Step<()> {
+        rustix::process::set_parent_process_death_signal(Some(signal))
+            .or_refuse(Stage::Start, UNEXPECTED, || "asking for a signal at the starter's death".into())?;
         let mut poll = [PollFd::new(&self.0, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let gone = rustix::event::poll(&mut poll, Some(&now)).is_ok_and(|n| n > 0);

@@ -1,11 +1,13 @@
 //! `airlock-jail`: confines itself as a plan says, one step after the other, then becomes the command.
 //!
 //! It finds a packet socket at descriptor 0 and the plan at descriptor 1, and says how it went. A step that can't be done
-//! as planned ends the start: there is no second way here, a weaker jail is another plan. Single-threaded.
+//! as planned ends the start: there is no second way here. A weaker jail is another plan, which its starter chose and shows
+//! (`fallback.rs`). Single-threaded.
 
 mod decoys;
 mod error;
 mod exec;
+mod fallback;
 mod fresh;
 mod idmap;
 mod init;
@@ -68,6 +70,9 @@ fn main() -> ExitCode {
 /// what returns here is the process that goes on.
 fn stand_up(link: &Link) -> Result<Infallible, jail_plan::Refusal> {
     let fresh = fresh::read(link)?;
+    if fresh.context.plan.fallback.is_some() {
+        return fresh.enter_fence(link)?.run_command(link);
+    }
     let namespaced = fresh.enter_namespaces(link)?;
     let connected = namespaced.make_network()?;
     let mounted = connected.make_root(link)?;

@@ -24,3 +24,16 @@ pub(crate) fn drop_all() -> Step<()> {
     rustix::thread::set_capabilities(None, none).or_refuse(Stage::Privileges, UNEXPECTED, what)?;
     rustix::thread::set_no_new_privs(true).or_refuse(Stage::Privileges, UNEXPECTED, || "setting no_new_privs".into())
 }
+
+/// Gives up what an ordinary user may still have in the host's own user namespace (ambient capabilities, say).
+pub(crate) fn drop_own() -> Step<()> {
+    let what = || "giving up capabilities".to_owned();
+    rustix::thread::clear_ambient_capability_set().or_refuse(Stage::Privileges, UNEXPECTED, what)?;
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, none).or_refuse(Stage::Privileges, UNEXPECTED, what)?;
+    rustix::thread::set_no_new_privs(true).or_refuse(Stage::Privileges, UNEXPECTED, || "setting no_new_privs".into())
+}

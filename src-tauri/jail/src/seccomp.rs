@@ -1,10 +1,10 @@
 //! The system call filters. Their tables are data: `policies/seccomp`, turned into code by `build.rs`.
 
 use crate::error::{OrRefuse as _, Step, UNEXPECTED};
-use jail_plan::{Guarantee, Report, Stage, Status};
+use jail_plan::{Fallback, Guarantee, Plan, Report, Stage, Status};
 use std::os::fd::OwnedFd;
 use std::sync::LazyLock;
-use sys::bpf::{Action, Program, Table};
+use sys::bpf::{Action, Entry, Program, Table};
 
 #[cfg(any(target_arch = "aarch64", test))]
 mod aarch64 {
@@ -20,36 +20,80 @@ use aarch64 as table;
 use x86_64 as table;
 
 const HINT: &str = "the kernel needs CONFIG_SECCOMP_FILTER (and Linux 5.19 for events)";
+const LISTENER: &str = "the kernel needs Linux 5.19, and there can be no other listener around Airlock";
 const ENOSYS: u16 = 38;
+/// On every architecture.
+const OPENAT2: u32 = 437;
 const NESTED: &str = "`jail.nested` lets programs make user, pid and network namespaces of their own, in which they have \
      capabilities over kernel code that is otherwise closed; mounts, files and the way out stay as they are";
+
+/// Which of the lists a jail has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// In namespaces of its own.
+    Own,
+    /// The same, and it may make more.
+    Nested,
+    /// In none.
+    Fallback,
+    /// The same for Airlock's own program.
+    Keeper,
+}
+
+impl Tier {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        match plan {
+            Plan { fallback: Some(Fallback { looks_beneath: true, .. }), .. } => Self::Keeper,
+            Plan { fallback: Some(_), .. } => Self::Fallback,
+            Plan { nested: true, .. } => Self::Nested,
+            Plan { .. } => Self::Own,
+        }
+    }
+}
 
 /// The filter in words.
 static HOW: LazyLock<String> = LazyLock::new(|| format!("seccomp: {} calls listed, others are unknown", table::CONFINE.len()));
 
 /// What may be called at all.
-pub(crate) fn confine(nested: bool, report: &mut Report) -> Step<()> {
-    let entries = if nested { table::CONFINE_NESTED } else { table::CONFINE };
+pub(crate) fn confine(tier: Tier, report: &mut Report) -> Step<()> {
+    let entries = match tier {
+        Tier::Own => table::CONFINE,
+        Tier::Nested => table::CONFINE_NESTED,
+        Tier::Fallback => table::CONFINE_FALLBACK,
+        Tier::Keeper => {
+            let openat2 =
+                |e: &Entry| if e.number == OPENAT2 { Entry { clauses: &[], otherwise: Action::Allow, ..*e } } else { *e };
+            &table::CONFINE_FALLBACK.iter().map(openat2).collect::<Vec<_>>()
+        }
+    };
     let program = Program::assemble(&Table { arch: table::ARCH, entries, unlisted: Action::Errno(ENOSYS) }).or_refuse(
         Stage::Seccomp,
         UNEXPECTED,
         || "assembling the filter".into(),
     )?;
     sys::seccomp::install(&program).or_refuse(Stage::Seccomp, HINT, || "installing the filter".into())?;
-    report.keep(Guarantee::Syscalls, HOW.as_str(), if nested { Status::partial(NESTED) } else { Status::Full });
+    report.keep(Guarantee::Syscalls, HOW.as_str(), if tier == Tier::Nested { Status::partial(NESTED) } else { Status::Full });
     Ok(())
 }
 
 /// What is told: from here on such calls wait for the listener's owner, so this comes last. Where the machine gives no
 /// listener nothing is told, and the way out, which serves what was announced, stays closed.
-pub(crate) fn observe(report: &mut Report) -> Step<Option<OwnedFd>> {
-    let program = Program::assemble(&Table { arch: table::ARCH, entries: table::NOTIFY, unlisted: Action::Allow }).or_refuse(
+/// A jail without namespaces can't do without: what is made outside would go on.
+pub(crate) fn observe(tier: Tier, report: &mut Report) -> Step<Option<OwnedFd>> {
+    let entries = match tier {
+        Tier::Own | Tier::Nested => table::NOTIFY,
+        Tier::Fallback | Tier::Keeper => table::NOTIFY_FALLBACK,
+    };
+    let program = Program::assemble(&Table { arch: table::ARCH, entries, unlisted: Action::Allow }).or_refuse(
         Stage::Notify,
         UNEXPECTED,
         || "assembling the observer".into(),
     )?;
     let (listener, status) = match sys::seccomp::install_with_listener(&program) {
         Ok(listener) => (Some(listener), Status::Full),
+        Err(e) if matches!(tier, Tier::Fallback | Tier::Keeper) => {
+            return Err(e).or_refuse(Stage::Notify, LISTENER, || "installing the listener, which makes connections".into());
+        }
         Err(e) => (
             None,
             Status::absent(format!(

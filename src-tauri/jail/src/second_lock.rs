@@ -62,7 +62,7 @@ fn how(landlock: &LandlockStatus) -> String {
 }
 
 /// A place inside, never through a symlink: one in the agent's home could widen the rule to anything.
-fn open(path: &Raw) -> Step<Option<(OwnedFd, FileType)>> {
+pub(crate) fn open(path: &Raw) -> Step<Option<(OwnedFd, FileType)>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = match rustix::fs::openat2(CWD, path.as_path(), flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         Err(Errno::NOENT) => return Ok(None),

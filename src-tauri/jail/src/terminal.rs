@@ -10,16 +10,21 @@ use std::os::fd::OwnedFd;
 
 /// Makes it, if the plan wants one.
 pub(crate) fn make(context: &mut Context) -> Step<()> {
+    make_at(context, "/dev/pts/ptmx")
+}
+
+/// The same, of another file system of terminals.
+pub(crate) fn make_at(context: &mut Context, ptmx: &str) -> Step<()> {
     let Stdio::Terminal { cols, rows } = context.plan.stdio else { return Ok(()) };
-    let (master, streams) = open(cols, rows).or_refuse(Stage::Terminal, UNEXPECTED, || "making a terminal".into())?;
+    let (master, streams) = open(ptmx, cols, rows).or_refuse(Stage::Terminal, UNEXPECTED, || "making a terminal".into())?;
     context.handed.push((Handed::Pty, master));
     context.streams = Some(streams);
     Ok(())
 }
 
-fn open(cols: u16, rows: u16) -> std::io::Result<(OwnedFd, [OwnedFd; 3])> {
+fn open(ptmx: &str, cols: u16, rows: u16) -> std::io::Result<(OwnedFd, [OwnedFd; 3])> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let master = rustix::fs::openat(CWD, "/dev/pts/ptmx", flags, Mode::empty())?;
+    let master = rustix::fs::openat(CWD, ptmx, flags, Mode::empty())?;
     rustix::pty::unlockpt(&master)?;
     let slave = rustix::pty::ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::termios::tcsetwinsize(&slave, Winsize { ws_col: cols, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 })?;

@@ -62,6 +62,14 @@ impl TaskDir {
     pub fn home(&self) -> PathBuf {
         self.0.join("home")
     }
+    /// What is else `/tmp`, of a run without namespaces. Written by the agent.
+    pub fn tmp(&self) -> PathBuf {
+        self.0.join("tmp")
+    }
+    /// Links to the history, where the private git directory looks for it in a run without namespaces.
+    pub fn shown_history(&self) -> PathBuf {
+        self.0.join("history")
+    }
     /// What the task adds to a cache. Written by the agent, through an overlay alone.
     pub fn cache(&self, name: &str) -> PathBuf {
         self.0.join("caches").join(name)

@@ -44,6 +44,12 @@ pub fn show(policy: &Policy) -> Vec<String> {
     for loss in &policy.accept {
         out.push(format!("ACCEPTED LOSS: a run starts without `{loss}`, on which rests {}.", jail_plan::resting_on(*loss)));
     }
+    if policy.fallback {
+        out.push(format!(
+            "ACCEPTED LOSS: where the machine gives no namespaces (`{}`), a run starts in a weaker jail, and says what it keeps.",
+            jail_plan::NO_NAMESPACES
+        ));
+    }
     let f = &policy.files;
     out.push("Files: the workspace, a private home and a private /tmp can be written; the system can be read.".into());
     out.push(match f.tools {

@@ -88,16 +88,18 @@ pub(crate) fn later(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) {
 }
 
 /// Reads `accept`: what a run may lack, by name. Only the person can say so.
-pub(crate) fn accept(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Vec<Guarantee> {
+/// The second is whether the jail without namespaces may stand in, whose own table says what is lost.
+pub(crate) fn accept(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> (Vec<Guarantee>, bool) {
     if whose == Whose::Repository {
         if let Some(v) = root.value("accept") {
             only_person(notes, &v.span, "accept");
         }
-        return Vec::new();
+        return (Vec::new(), false);
     }
-    let mut out = Vec::new();
+    let (mut out, mut fallback) = (Vec::new(), false);
     for At { value, span } in root.texts(notes, "accept").map(|l| l.value).unwrap_or_default() {
         match Guarantee::named(&value) {
+            None if value == jail_plan::NO_NAMESPACES => fallback = true,
             Some(g) if Guarantee::REQUIRED.contains(&g) => {
                 if !out.contains(&g) {
                     out.push(g);
@@ -109,12 +111,13 @@ pub(crate) fn accept(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) 
                 "take it out; for a limit, `limits.require` makes the start refuse instead",
             ),
             None => {
-                let names: Vec<String> = Guarantee::REQUIRED.iter().map(|g| format!("\"{g}\"")).collect();
+                let names = Guarantee::REQUIRED.iter().map(ToString::to_string).chain([jail_plan::NO_NAMESPACES.to_owned()]);
+                let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
                 notes.problem(&span, format!("{} is no loss's name", quote(&value)), format!("one of {}", names.join(", ")));
             }
         }
     }
-    out
+    (out, fallback)
 }
 
 /// Reads `[jail]`: whether namespaces may be made inside, which only the person's own file may say.

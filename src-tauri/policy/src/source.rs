@@ -22,6 +22,8 @@ pub struct Policy {
     pub name: String,
     /// Guarantees without which a run starts all the same, told all the time.
     pub accept: Vec<Guarantee>,
+    /// Whether the weaker jail without namespaces may stand in where the machine gives none.
+    pub fallback: bool,
     /// Environment of the jailed command.
     pub env: Env,
     /// Files of the host.
@@ -170,7 +172,7 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
         notes.problem(&n.span, format!("the name {} is not plain", quote(&n.value)), "use letters, digits, `-` and `_`");
     }
 
-    let accept = sections::accept(&mut root, &mut notes, whose);
+    let (accept, fallback) = sections::accept(&mut root, &mut notes, whose);
     let env = sections::env(&mut root, &mut notes, whose);
     let files = files::files(&mut root, &mut notes, whose);
     let networks = network::network(&mut root, &mut notes, name, whose);
@@ -186,7 +188,7 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
     }
     later.sort_by_key(|l| l.line);
     let name = own.map_or_else(|| name.to_owned(), |n| n.value);
-    Ok(Policy { name, accept, env, files, nested, limits, networks: networks.into_iter().collect(), later })
+    Ok(Policy { name, accept, fallback, env, files, nested, limits, networks: networks.into_iter().collect(), later })
 }
 
 /// The TOML tree, or every place where it is no TOML.

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 
 mod check;
 mod env;
+mod fallback;
 mod granted;
 mod hidden;
 
 pub use check::Conflict;
+pub use fallback::{LOST_IN_PART, agent_without_namespaces, keeper_without_namespaces};
 
 /// What a policy lets one run do, in paths and figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +104,7 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
     // Whatever is shown goes up from the root down: a place below another must be mounted after it.
     let mut shown =
         vec![write(spec.dir.home(), &home), write(spec.dir.tree(), &workspace), write(spec.dir.git(), &Raw::from(GIT))];
-    let Shown { steps: mut tool_steps, path: mut programs, env: of_tools } =
+    let Shown { steps: mut tool_steps, path: mut programs, env: of_tools, .. } =
         if grants.tools { tools::of_home(spec, &grants.hide) } else { Shown::default() };
     for tool in spec.tools.iter().chain(outside_system(&spec.git_program)) {
         tool_steps.push(tools::show(tool, Access::Read));
@@ -144,6 +146,7 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
         landlock: Landlock {
             writable: writable.chain(grants.write.iter().map(|p| Raw::from(p.as_path()))).collect(),
             readable: vec![Raw::from("/")],
+            listed: Vec::new(),
         },
         nested: grants.nested,
         notify: true,
@@ -194,7 +197,7 @@ pub fn keeper(job: &Job, warden_program: &Path) -> Plan {
         hostname: "keeper".into(),
         root,
         limits: limits(256, 1024),
-        landlock: Landlock { writable, readable: vec![at("/")] },
+        landlock: Landlock { writable, readable: vec![at("/")], listed: Vec::new() },
         require: Guarantee::REQUIRED.to_vec(),
         argv,
         env: env.map(|(k, v)| (at(k), at(v))).to_vec(),
@@ -216,6 +219,7 @@ fn empty(identity: Identity) -> Plan {
         nested: false,
         notify: false,
         require: Vec::new(),
+        fallback: None,
         argv: Vec::new(),
         env: Vec::new(),
         cwd: Raw::from("/"),

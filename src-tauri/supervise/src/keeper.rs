@@ -1,6 +1,11 @@
 //! Keepers: jails without network or home for whatever must read or write a workspace's files.
 
-use crate::{Ended, Jail, SpawnError, compose, spawn};
+use crate::broker::{Reach, roots};
+use crate::notify::Notify;
+use crate::tier::{Stood, stand};
+use crate::who::{JailRef, Who};
+use crate::{Ended, Jail, SpawnError, compose};
+use jail_plan::Plan;
 use model::keeper::{Job, Keeper, KeeperError, Running};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -23,6 +28,8 @@ pub struct JailKeeper {
     pub jail_program: PathBuf,
     /// The program `airlock-warden`, which a keeper runs as `airlock-warden keeper …`.
     pub warden_program: PathBuf,
+    /// Whether one without namespaces will do, where the machine gives none.
+    pub fallback: bool,
 }
 
 /// A keeper's jail. Dropping it kills it.
@@ -35,6 +42,8 @@ struct KeeperJail {
     overdue: Arc<AtomicBool>,
     /// Closing it tells the clock that there is nothing to end any more.
     done: Option<Sender<()>>,
+    /// Makes its calls, where it has no namespaces. Dropped after its end.
+    _calls: Option<Notify>,
 }
 
 impl Keeper for JailKeeper {
@@ -45,7 +54,10 @@ impl Keeper for JailKeeper {
         let (stdout, jail_stdout) = std::io::pipe().map_err(failed)?;
         let (errors, jail_stderr) = std::io::pipe().map_err(failed)?;
         let streams: [OwnedFd; 3] = [stdin.into(), jail_stdout.into(), jail_stderr.into()];
-        let jail = Arc::new(spawn(&plan, &self.jail_program, Some(streams)).map_err(refused)?);
+        let weaker = self.fallback.then_some(|| Ok(compose::keeper_without_namespaces(&job, &self.warden_program)));
+        let Stood { mut jail, plan } = stand(plan, weaker, &self.jail_program, Some(streams), None).map_err(refused)?;
+        let calls = calls(&mut jail, &plan).map_err(failed)?;
+        let jail = Arc::new(jail);
         let stderr = Arc::new(Mutex::new(VecDeque::new()));
         let reader = {
             let stderr = Arc::clone(&stderr);
@@ -64,7 +76,16 @@ impl Keeper for JailKeeper {
         }
         jail.go().map_err(failed)?;
         let (stdout, done) = (Some(stdout), Some(done));
-        Ok(Box::new(KeeperJail { jail, stdout, stderr, reader: Some(reader), limit: job.time_limit, overdue, done }))
+        Ok(Box::new(KeeperJail {
+            jail,
+            stdout,
+            stderr,
+            reader: Some(reader),
+            limit: job.time_limit,
+            overdue,
+            done,
+            _calls: calls,
+        }))
     }
 }
 
@@ -96,6 +117,15 @@ impl Drop for KeeperJail {
         self.jail.kill();
         self.done = None;
     }
+}
+
+/// Serves the calls of a keeper that has no namespaces; no other has any.
+fn calls(jail: &mut Jail, plan: &Plan) -> std::io::Result<Option<Notify>> {
+    let Some(listener) = jail.notify.take() else { return Ok(None) };
+    let init_pid = u32::try_from(jail.pid).map_err(std::io::Error::other)?;
+    let who = Who::new(JailRef { init_pid, ..JailRef::default() }).map_err(std::io::Error::other)?;
+    let reach = Reach { roots: roots(plan), way_out: None };
+    Notify::serve_making(listener, who, reach, drop).map(Some).map_err(std::io::Error::other)
 }
 
 fn refused(error: SpawnError) -> KeeperError {

@@ -1,6 +1,7 @@
 //! Serves a seccomp notification listener: every call is let through, what it asks for is told.
 //!
-//! Invariant: nothing here answers anything but "continue", and no call waits for memory, a database or a person.
+//! Invariant: nothing here answers anything but "continue", and no call waits for memory, a database or a person. Calls that a
+//! broker makes are handed to it unread, and never go on.
 
 mod announced;
 mod calls;
@@ -10,13 +11,15 @@ mod memory;
 pub use crate::fact::Fact;
 pub use announced::Announced;
 
+pub(crate) use memory::{Address, Memory, fill_all as fill, parse_address, text};
+
+use crate::broker::{Broker, Flows, Reach};
 use crate::fact::stays_inside;
 use crate::limits::Stir;
 use crate::tell::{Teller, Told};
 use crate::who::{DEADLINE, STUCK_CAP, Who, status};
 use calls::Call;
 use execs::{Asked, Execs};
-use memory::{Address, Memory};
 use model::event::Process;
 use nix::errno::Errno;
 use rustix::event::{PollFd, PollFlags};
@@ -28,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
-use sys::seccomp_notify::{NATIVE_ARCH, Notification, answer_continue, is_waiting, receive, set_sync_wake_up};
+use sys::seccomp_notify::{NATIVE_ARCH, Notification, answer_continue, answer_result, is_waiting, receive, set_sync_wake_up};
 use thiserror::Error;
 
 /// How often an open read is looked at; it adds to the deadline.
@@ -61,6 +64,7 @@ struct Server {
     who: Arc<Who>,
     teller: Teller,
     announced: Arc<Announced>,
+    broker: Option<Broker>,
     execs: Arc<Execs>,
     memory: Box<dyn Memory>,
     turn: Mutex<Turn>,
@@ -115,12 +119,24 @@ pub fn spelled(n: &Notification, base: u64, bytes: Vec<u8>) -> Option<String> {
 impl Notify {
     /// Starts serving. `sink` is called on a thread of the sensor's own and may take its time: what it can't take is counted.
     pub fn serve(listener: OwnedFd, who: Arc<Who>, sink: impl Fn(Fact) + Send + Sync + 'static) -> Result<Notify, NotifyError> {
-        Notify::serve_with(listener, who, sink, Box::new(memory::Remote))
+        Notify::serve_with(listener, who, None, sink, Box::new(memory::Remote))
+    }
+
+    /// The same for a jail without namespaces, of which some calls are made here.
+    pub fn serve_making(
+        listener: OwnedFd,
+        who: Arc<Who>,
+        reach: Reach,
+        sink: impl Fn(Fact) + Send + Sync + 'static,
+    ) -> Result<Notify, NotifyError> {
+        let broker = Broker::start(listener.try_clone()?, reach, who.clone(), Box::new(memory::Remote))?;
+        Notify::serve_with(listener, who, Some(broker), sink, Box::new(memory::Remote))
     }
 
     fn serve_with(
         listener: OwnedFd,
         who: Arc<Who>,
+        broker: Option<Broker>,
         sink: impl Fn(Fact) + Send + Sync + 'static,
         memory: Box<dyn Memory>,
     ) -> Result<Notify, NotifyError> {
@@ -138,6 +154,7 @@ impl Notify {
             who,
             teller,
             announced: Arc::default(),
+            broker,
             execs: execs.clone(),
             memory,
             turn: Mutex::default(),
@@ -165,6 +182,11 @@ impl Notify {
     /// Who is about to connect where, for the way out.
     pub fn announced(&self) -> Arc<Announced> {
         self.server.announced.clone()
+    }
+
+    /// Connections that were made for the jail, where a broker makes them.
+    pub fn flows(&self) -> Option<Arc<Flows>> {
+        self.server.broker.as_ref().map(Broker::flows)
     }
 
     /// Rung at each call that is told of.
@@ -239,6 +261,15 @@ impl Server {
                 Err(_) => return Left::Stopped,
             };
             self.stir.ring();
+            if let Some(broker) = &self.broker
+                && (Broker::makes(&n) || n.arch != NATIVE_ARCH)
+            {
+                if n.arch != NATIVE_ARCH || !broker.take(&n) {
+                    // An error means that its caller is gone.
+                    _ = answer_result(self.listener.as_fd(), n.id, Err(Errno::ENOSYS));
+                }
+                continue;
+            }
             if n.arch == NATIVE_ARCH {
                 self.begin(&n);
                 let call = self.read(&n, true);

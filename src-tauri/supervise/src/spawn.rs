@@ -81,6 +81,8 @@ pub struct Jail {
     ended: Mutex<Option<Ended>>,
     frozen: Frozen,
     scope: Option<Arc<Scope>>,
+    /// The command, in a jail without namespaces: its first process is a guard, which ends all the others.
+    command: Option<OwnedFd>,
 }
 
 /// Starts a jail and returns when everything in it stands but the command, which waits for [`Jail::go`]. `stdio` are
@@ -161,6 +163,7 @@ fn start_jail(
         ended: Mutex::new(None),
         frozen: Frozen::default(),
         scope: scope.and_then(Result::ok),
+        command: None,
     };
     for (what, fd) in handed {
         *match what {
@@ -168,6 +171,7 @@ fn start_jail(
             Handed::Listener => &mut jail.listener,
             Handed::Dns => &mut jail.dns,
             Handed::Notify => &mut jail.notify,
+            Handed::Command => &mut jail.command,
         } = Some(fd);
     }
     Ok(jail)
@@ -207,13 +211,19 @@ impl Jail {
         Ok(how)
     }
 
-    /// Kills every process of the jail, double-forked daemons too: the kernel ends a pid namespace with its init. One that
-    /// waits for an answer about a hidden place gets it, or an error when that takes long.
+    /// Kills every process of the jail, double-forked daemons too: the kernel ends a pid namespace with its init, and a guard
+    /// all that is in its domain. One that waits for an answer about a hidden place gets it, or an error when that takes long.
     pub fn kill(&self) {
         if let Some(scope) = &self.scope {
             scope.kill();
         }
         // An error means that it is gone already.
+        if self.command.is_some() {
+            // A guard that is stopped with the rest has to go on to end it.
+            _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::TERM);
+            _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::CONT);
+            return;
+        }
         _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
         let Some(closer) = self.closer.clone() else { return };
         let close = match self.pidfd.try_clone() {
@@ -267,7 +277,10 @@ impl Jail {
         if self.gone() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the jail has ended"));
         }
-        crate::stop::signal(self.pid, signal)
+        match &self.command {
+            Some(command) => crate::stop::signal_to(command, signal),
+            None => crate::stop::signal(self.pid, signal),
+        }
     }
 
     /// Whether init is dead, reaped or not: its pid may then be another's soon.
@@ -345,7 +358,8 @@ fn listen(socket: &OwnedFd, plan: &Plan, launcher: &mut Child) -> Result<Begun, 
             Ok(Some((Say::Refused { refusal }, _))) => break Err(refusal.into()),
             Ok(Some((Say::Ready { report, handed }, fds))) if handed.len() == fds.len() => {
                 // The jail looked itself; whoever relies on the rows looks again.
-                if let Some(refusal) = report.missing(&plan.require) {
+                let partly = plan.fallback.as_ref().and_then(|f| report.absent(&f.partly));
+                if let Some(refusal) = report.missing(&plan.require).or(partly) {
                     break Err(refusal.into());
                 }
                 break match born.take() {

@@ -34,6 +34,8 @@ pub(crate) struct Shown {
     pub(crate) path: Vec<PathBuf>,
     /// Variables.
     pub(crate) env: Vec<(String, String)>,
+    /// Variables for what lies where it usually does, for whoever has another home.
+    pub(crate) usual: Vec<(String, String)>,
 }
 
 /// The variables of the person's environment that say where tools are. None is handed in as it is.
@@ -44,7 +46,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 /// What of the table exists for this person.
 pub(crate) fn of_home(spec: &RunSpec, hide: &[PathBuf]) -> Shown {
     let mut search = Search { spec, hide, places: Vec::new(), known: BTreeSet::new(), path: Vec::new() };
-    let mut env = Vec::new();
+    let (mut env, mut usual) = (Vec::new(), Vec::new());
     for family in table::TABLE {
         for (root, named) in roots(family, spec) {
             let before = search.places.len();
@@ -52,8 +54,8 @@ pub(crate) fn of_home(spec: &RunSpec, hide: &[PathBuf]) -> Shown {
                 search.part(&root, part);
             }
             let found = search.places.len() > before;
-            if let (true, true, Some(var), Some(text)) = (found, named && family.set, family.var, root.to_str()) {
-                env.push((var.to_owned(), text.to_owned()));
+            if let (true, true, Some(var), Some(text)) = (found, family.set, family.var, root.to_str()) {
+                if named { &mut env } else { &mut usual }.push((var.to_owned(), text.to_owned()));
             }
         }
     }
@@ -76,7 +78,8 @@ pub(crate) fn of_home(spec: &RunSpec, hide: &[PathBuf]) -> Shown {
             kept.push(at);
         }
     }
-    Shown { steps, path, env }
+    usual.retain(|(var, _)| !env.iter().any(|(named, _)| named == var));
+    Shown { steps, path, env, usual }
 }
 
 /// A bind of a host path at its own place, with the person's ids.

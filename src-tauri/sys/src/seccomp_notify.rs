@@ -52,6 +52,18 @@ pub fn answer_continue(listener: BorrowedFd<'_>, id: u64) -> Result<(), Errno> {
     Errno::result(rc).map(drop)
 }
 
+/// Ends the call with a result: `Ok` is what it returns, `Err` its error. It is never run.
+pub fn answer_result(listener: BorrowedFd<'_>, id: u64, result: Result<i64, Errno>) -> Result<(), Errno> {
+    let (val, error) = match result {
+        Ok(val) => (val, 0),
+        Err(errno) => (0, -(errno as i32)),
+    };
+    let mut raw = libc::seccomp_notif_resp { id, val, error, flags: 0 };
+    // SAFETY: the listener is an open descriptor and `raw` a `seccomp_notif_resp` that outlives the call.
+    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND as _, &raw mut raw) };
+    Errno::result(rc).map(drop)
+}
+
 /// Whether the call still waits, so that what was read under its thread id belonged to it.
 pub fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
     let mut id = id;

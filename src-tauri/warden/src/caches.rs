@@ -92,6 +92,12 @@ pub(crate) fn take(spec: &RunSpec, grants: &Grants) -> Taken {
 }
 
 impl Taken {
+    /// Says of those that were to be shown that they are not.
+    pub(crate) fn without_mounts(&self, report: &mut Report) {
+        let reason = || Some("a layer over it needs a mount, and so namespaces".to_owned());
+        report.caches.extend(self.layered.iter().map(|l| Cache { name: l.name.clone(), shown: false, reason: reason() }));
+    }
+
     /// Adds to a jail's report what was known before it started.
     pub(crate) fn complete(&self, report: &mut Report) {
         for (name, note) in &self.notes {

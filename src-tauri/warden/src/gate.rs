@@ -2,14 +2,17 @@
 
 use crate::record::Recorder;
 use egress::{Arbiter, Fact, Inlets};
+use jail_plan::Plan;
 use model::event::{Process, What};
 use model::path::RawPath;
 use model::run::RunSpec;
 use policy::Policy;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use supervise::Jail;
+use supervise::broker::{self, Flows, Reach, WayOut};
 use supervise::decoy::Telling;
 use supervise::notify::{Announced, Notify};
 use supervise::watch::Watch;
@@ -39,12 +42,17 @@ impl Drop for Sensors {
 /// The way out's owner: who connects is the kernel's word, what happened is recorded.
 struct Owner {
     announced: Arc<Announced>,
+    made: Option<Arc<Flows>>,
     recorder: Recorder,
 }
 
 impl Arbiter for Owner {
     fn announced(&self, dst: SocketAddr) -> Option<Process> {
         self.announced.take(dst)
+    }
+
+    fn made(&self, from: SocketAddr) -> Option<(SocketAddr, Process)> {
+        self.made.as_ref()?.take(from)
     }
 
     fn record(&self, fact: Fact) {
@@ -65,14 +73,31 @@ fn sink(recorder: &Recorder) -> impl Fn(supervise::fact::Fact) + Send + Sync + '
 
 impl Sensors {
     /// Starts them all. A sensor that only shows (decoys, watch) may fail and is told; one that the way out needs may not.
-    pub(crate) fn start(spec: &RunSpec, policy: &Arc<Policy>, jail: &mut Jail, recorder: &Recorder) -> std::io::Result<Self> {
-        let mut writable = vec![spec.workspace.clone(), spec.home.clone(), "/tmp".into()];
-        writable.extend(policy.files.write.iter().map(|p| p.under(&spec.home)));
+    pub(crate) fn start(
+        spec: &RunSpec,
+        policy: &Arc<Policy>,
+        plan: &Plan,
+        jail: &mut Jail,
+        recorder: &Recorder,
+    ) -> std::io::Result<Self> {
         let init_pid = u32::try_from(jail.pid).map_err(std::io::Error::other)?;
-        let who =
-            Who::new(JailRef { init_pid, writable, tools: spec.tools.clone(), quiet: vec![supervise::compose::GIT.into()] })
-                .map_err(std::io::Error::other)?;
+        let tools = spec.tools.clone();
+        let jail_ref = if plan.fallback.is_some() {
+            JailRef { init_pid, writable: broker::roots(plan), tools, quiet: vec![spec.dir.git()] }
+        } else {
+            let mut writable = vec![spec.workspace.clone(), spec.home.clone(), "/tmp".into()];
+            writable.extend(policy.files.write.iter().map(|p| p.under(&spec.home)));
+            JailRef { init_pid, writable, tools, quiet: vec![supervise::compose::GIT.into()] }
+        };
+        let who = Who::new(jail_ref).map_err(std::io::Error::other)?;
+        let mut inlets = None;
         let notify = match jail.notify.take() {
+            Some(fd) if plan.fallback.is_some() => {
+                let (listeners, way_out) = listen()?;
+                inlets = Some(Inlets::Made(listeners));
+                let reach = Reach { roots: broker::roots(plan), way_out: Some(way_out) };
+                Some(Notify::serve_making(fd, Arc::clone(&who), reach, sink(recorder)).map_err(std::io::Error::other)?)
+            }
             Some(fd) => Some(Notify::serve(fd, Arc::clone(&who), sink(recorder)).map_err(std::io::Error::other)?),
             None => None,
         };
@@ -87,18 +112,27 @@ impl Sensors {
                 None
             }
         };
-        let way_out = match (jail.listener.take(), jail.dns.take()) {
-            (Some(listener), Some(dns)) => {
-                let announced = notify.as_ref().map(Notify::announced).unwrap_or_default();
-                let owner: Arc<dyn Arbiter> = Arc::new(Owner { announced, recorder: recorder.clone() });
-                Some(tokio::spawn(serve(Inlets { listener, dns }, Arc::clone(policy), owner, recorder.clone())))
-            }
-            _ => None,
-        };
+        if let (Some(listener), Some(dns)) = (jail.listener.take(), jail.dns.take()) {
+            inlets = Some(Inlets::Own { listener, dns });
+        }
+        let way_out = inlets.map(|inlets| {
+            let announced = notify.as_ref().map(Notify::announced).unwrap_or_default();
+            let made = notify.as_ref().and_then(Notify::flows);
+            let owner: Arc<dyn Arbiter> = Arc::new(Owner { announced, made, recorder: recorder.clone() });
+            tokio::spawn(serve(inlets, Arc::clone(policy), owner, recorder.clone()))
+        });
         tracing::debug!(workspace = %RawPath::from(spec.workspace.as_os_str().as_bytes()), "sensors stand");
         let stir = notify.as_ref().map(Notify::stir);
         Ok(Self { way_out, who, stir, _decoys: decoys, _watch: watch, _notify: notify })
     }
+}
+
+/// Where connections that are made for a jail arrive: on this machine's loopback, as it has no other network.
+fn listen() -> std::io::Result<(Vec<OwnedFd>, WayOut)> {
+    let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).ok();
+    let way_out = WayOut { v4: v4.local_addr()?, v6: v6.as_ref().map(TcpListener::local_addr).transpose()? };
+    Ok(([Some(v4), v6].into_iter().flatten().map(OwnedFd::from).collect(), way_out))
 }
 
 async fn serve(inlets: Inlets, policy: Arc<Policy>, owner: Arc<dyn Arbiter>, recorder: Recorder) {

@@ -31,12 +31,10 @@ fn main() -> ExitCode {
         }
         Some("caches") => caches::copy(),
         Some("keeper") => {
-            let code = worktree::keeper_main(
-                &args.collect::<Vec<_>>(),
-                &worktree::Places::inside(),
-                &mut std::io::stdout().lock(),
-                &mut std::io::stderr().lock(),
-            );
+            let args: Vec<_> = args.collect();
+            let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
+            let code =
+                worktree::Places::named(&args).map_or(2, |(places, job)| worktree::keeper_main(job, &places, &mut out, &mut err));
             ExitCode::from(u8::try_from(code).unwrap_or(1))
         }
         _ => {

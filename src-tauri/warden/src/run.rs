@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use supervise::compose::Grants;
-use supervise::{Jail, Together};
+use supervise::{Jail, Stood, Together};
 use tokio::sync::watch;
 
 /// Between asking the command to end and ending everything.
@@ -152,8 +152,17 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
             (Some(p.inside), Some((p.input, p.sources)))
         }
     };
-    let mut jail = supervise::spawn_limited(&plan, &spec.jail_program, inside, &Together::of(&policy))?;
-    jail.report.accepted = grants.accept;
+    let weaker = policy.fallback.then_some(|| {
+        supervise::prepare(spec).map_err(|e| format!("its places in {}: {e}", spec.dir.path().display()))?;
+        supervise::compose::agent_without_namespaces(spec, &grants).map_err(|e| e.to_string())
+    });
+    let together = Together::of(&policy);
+    let Stood { mut jail, plan } = supervise::stand(plan, weaker, &spec.jail_program, inside, Some(&together))?;
+    jail.report.accepted.clone_from(&grants.accept);
+    if plan.fallback.is_some() {
+        jail.report.accepted.extend(supervise::compose::LOST_IN_PART);
+        caches.without_mounts(&mut jail.report);
+    }
     if policy.nested {
         jail.report.accepted.push(Guarantee::Syscalls);
     }
@@ -163,8 +172,8 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
     let (recorder, writer) = record::start(events, spec.run.clone());
 
     // Everything that answers the jail stands before its command may make a call.
-    let sensors =
-        gate::Sensors::start(spec, &policy, &mut jail, &recorder).map_err(|e| Refusal::machine("starting the sensors", e))?;
+    let sensors = gate::Sensors::start(spec, &policy, &plan, &mut jail, &recorder)
+        .map_err(|e| Refusal::machine("starting the sensors", e))?;
     let (sources, sink) = match kept {
         Some((input, sources)) => (sources, Some(input)),
         None => {

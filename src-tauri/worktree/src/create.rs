@@ -13,8 +13,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where a jail shows history directory number N.
-const HISTORY_INSIDE: &str = "/run/airlock/history";
+/// Where a jail shows history directory number N, from the objects of the private git directory: beside it in a jail's own root
+/// and in the task's directory alike.
+const HISTORY_INSIDE: &str = "../../history";
 
 /// A file in a task's directory that exists, locked, while the task is being made.
 pub(crate) const MARKER: &str = "creating";
@@ -307,7 +308,6 @@ fn private_git(
     let text = Text::own()
         .set("core.bare", "false")
         .set("core.logAllRefUpdates", "true")
-        .set("core.worktree", spec.repo.top.as_os_str().as_bytes())
         .inert(persons)
         .set("user.name", persons.name.as_deref().unwrap_or("Airlock task"))
         .set("user.email", persons.email.as_deref().unwrap_or("task@airlock.invalid"));

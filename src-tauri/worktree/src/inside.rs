@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A file larger than this is left out.
 pub(crate) const HUGE: u64 = 1 << 30;
@@ -34,8 +34,8 @@ pub struct Places {
     pub git: PathBuf,
     /// The task's objects.
     pub objects: PathBuf,
-    /// History number N is `history/N`.
-    pub history: PathBuf,
+    /// Objects directories of the history.
+    pub history: Vec<PathBuf>,
 }
 
 impl Places {
@@ -47,7 +47,30 @@ impl Places {
             source: at::SOURCE.into(),
             git: at::GIT.into(),
             objects: at::OBJECTS.into(),
-            history: at::HISTORY.into(),
+            history: (0..).map(|n: u32| Path::new(at::HISTORY).join(n.to_string())).take_while(|p| p.is_dir()).collect(),
+        }
+    }
+
+    /// What `--at TREE GIT OBJECTS [--source DIR] [--history DIR]… --` says, for a keeper that sees places where they really are, and
+    /// the arguments after it; as [`Places::inside`] without `--at`.
+    pub fn named(args: &[OsString]) -> Option<(Self, &[OsString])> {
+        let [at, tree, git, objects, rest @ ..] = args else { return Some((Self::inside(), args)) };
+        if at != "--at" {
+            return Some((Self::inside(), args));
+        }
+        let mut places =
+            Self { tree: tree.into(), source: PathBuf::new(), git: git.into(), objects: objects.into(), history: Vec::new() };
+        let mut rest = rest;
+        loop {
+            match rest {
+                [key, value, more @ ..] if key == "--source" => (places.source, rest) = (value.into(), more),
+                [key, value, more @ ..] if key == "--history" => {
+                    places.history.push(value.into());
+                    rest = more;
+                }
+                [key, more @ ..] if key == "--" => return Some((places, more)),
+                _ => return None,
+            }
         }
     }
 }
@@ -111,10 +134,7 @@ fn job(args: &[OsString], places: &Places, out: &mut dyn Write) -> Result<(), Fa
 
 /// Objects directories beside the keeper's own.
 fn readable(places: &Places) -> Vec<PathBuf> {
-    let mut history = Vec::new();
-    while places.history.join(history.len().to_string()).is_dir() {
-        history.push(places.history.join(history.len().to_string()));
-    }
+    let mut history = places.history.clone();
     history.push(places.objects.clone());
     history
 }

@@ -53,6 +53,8 @@ const EUSERS: i32 = 87;
 /// Why a start was refused.
 pub(crate) fn refusal(refusal: &Refusal, facts: &Facts) -> Advice {
     let accept = refusal.lost.filter(|g| Guarantee::REQUIRED.contains(g)).map(|g| g.to_string());
+    let stands_in = refusal.lacks_namespaces() && !facts.root;
+    let accept = accept.or_else(|| stands_in.then(|| jail_plan::NO_NAMESPACES.to_owned()));
     let hint = || Cause(refusal.hint.clone(), None);
     let Cause(why, command) = match (refusal.kind, refusal.step) {
         (Kind::Promise, _) => refusal.lost.and_then(|g| lost(g, &refusal.reason, facts)).unwrap_or_else(hint),
@@ -64,6 +66,13 @@ pub(crate) fn refusal(refusal: &Refusal, facts: &Facts) -> Advice {
         (Kind::Machine, Stage::Seccomp) => seccomp(facts),
         (Kind::Machine, Stage::Network) => namespaces(refusal.errno, facts).unwrap_or_else(hint),
         _ => hint(),
+    };
+    let why = if facts.root && (refusal.lacks_namespaces() || refusal.step == Stage::Idmap) {
+        format!(
+            "{why} (an ordinary user's policy can accept a weaker jail without namespaces; root has none, as uid 0 owns what it would be kept from)"
+        )
+    } else {
+        why
     };
     Advice { at: refusal.step.to_string(), what: refusal.reason.clone(), why, command, accept }
 }

@@ -17,6 +17,11 @@ const NESTED: [(&str, u32, &[Entry], &[Entry]); 2] = [
     ("x86_64", x86_64::ARCH, x86_64::CONFINE_NESTED, x86_64::NOTIFY),
     ("aarch64", aarch64::ARCH, aarch64::CONFINE_NESTED, aarch64::NOTIFY),
 ];
+/// As [`COMPILED`], where a jail has no namespaces.
+const FALLBACK: [(&str, u32, &[Entry], &[Entry]); 2] = [
+    ("x86_64", x86_64::ARCH, x86_64::CONFINE_FALLBACK, x86_64::NOTIFY_FALLBACK),
+    ("aarch64", aarch64::ARCH, aarch64::CONFINE_FALLBACK, aarch64::NOTIFY_FALLBACK),
+];
 
 fn confine(arch: u32, entries: &[Entry]) -> Program {
     Program::assemble(&Table { arch, entries, unlisted: Action::Errno(ENOSYS) }).unwrap()
@@ -56,8 +61,10 @@ fn every_call_of_the_kernel_is_listed_and_no_other() {
 #[test]
 fn what_is_compiled_decides_as_the_list_says() {
     let mut tried = 0;
-    let nested = Lists::both().map(Lists::nested);
-    for (lists, (arch, audit, entries, _)) in Lists::both().iter().chain(&nested).zip(COMPILED.into_iter().chain(NESTED)) {
+    let (nested, fallback) = (Lists::both().map(Lists::nested), Lists::both().map(Lists::fallback));
+    let lists = Lists::both();
+    let compiled = COMPILED.into_iter().chain(NESTED).chain(FALLBACK);
+    for (lists, (arch, audit, entries, _)) in lists.iter().chain(&nested).chain(&fallback).zip(compiled) {
         assert_eq!(lists.arch, arch);
         let program = confine(audit, entries);
         let listed: BTreeMap<u32, &Call> = lists.calls.iter().map(|call| (call.number, call)).collect();
@@ -89,7 +96,8 @@ fn what_is_compiled_decides_as_the_list_says() {
 
 #[test]
 fn what_is_told_is_what_the_list_says() {
-    for (lists, (arch, audit, _, entries)) in Lists::both().iter().zip(COMPILED) {
+    let fallback = Lists::both().map(Lists::fallback);
+    for (lists, (arch, audit, _, entries)) in Lists::both().iter().chain(&fallback).zip(COMPILED.into_iter().chain(FALLBACK)) {
         let program = observe(audit, entries);
         for call in &lists.calls {
             let told = lists.told.iter().find(|told| told.name == call.name);
@@ -220,6 +228,81 @@ fn p6_nested_opens_three_calls_and_no_mount() {
         let mut differ: Vec<&str> = differ.map(name).collect();
         differ.sort_unstable();
         assert_eq!(differ, ["chroot", "clone", "unshare"], "{arch}");
+    }
+}
+
+/// As [`BY_HAND`], where a jail has no namespaces.
+const BY_HAND_FALLBACK: &[(&str, [u32; 6], u16)] = &[
+    ("socket", [1, 1, 0, 0, 0, 0], 0),
+    ("socket", [1, 5, 0, 0, 0, 0], 0),
+    ("socket", [1, 2, 0, 0, 0, 0], 1),
+    // What SOCK_RAW of AF_UNIX is.
+    ("socket", [1, 3, 0, 0, 0, 0], 1),
+    ("socket", [2, 0x80801, 6, 0, 0, 0], 0),
+    ("socket", [10, 1, 0, 0, 0, 0], 0),
+    ("socket", [2, 2, 0, 0, 0, 0], 1),
+    ("socket", [10, 2, 17, 0, 0, 0], 1),
+    ("socket", [2, 1, 262, 0, 0, 0], 1),
+    ("socket", [16, 3, 0, 0, 0, 0], 0),
+    ("socket", [16, 3, 2, 0, 0, 0], 97),
+    ("socketpair", [1, 1, 0, 0, 0, 0], 0),
+    ("socketpair", [1, 2, 0, 0, 0, 0], 1),
+    ("shmget", [0; 6], ENOSYS),
+    ("msgsnd", [0; 6], ENOSYS),
+    ("semtimedop", [0; 6], ENOSYS),
+    ("mq_open", [0; 6], ENOSYS),
+    ("openat", [0, 0, 0x8_0000, 0, 0, 0], 0),
+    ("openat", [0, 0, 0x241, 0, 0, 0], 0),
+    ("openat", [0, 0, 0x200, 0, 0, 0], 22),
+    ("openat", [0, 0, 0x8_0240, 0, 0, 0], 22),
+    ("openat", [0, 0, 3, 0, 0, 0], 22),
+    ("openat2", [0; 6], ENOSYS),
+    ("truncate", [0; 6], 1),
+    ("setxattr", [0; 6], 95),
+    ("fremovexattr", [0; 6], 95),
+    ("file_setattr", [0; 6], 95),
+    ("fchown", [0; 6], 1),
+    ("ioctl", [0, 0x5401, 0, 0, 0, 0], 0),
+    ("ioctl", [0, 0x5412, 0, 0, 0, 0], 1),
+    // FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_ENABLE_VERITY.
+    ("ioctl", [0, 0x4008_6602, 0, 0, 0, 0], 25),
+    ("ioctl", [0, 0x401c_5820, 0, 0, 0, 0], 25),
+    ("ioctl", [0, 0x4080_6685, 0, 0, 0, 0], 25),
+    ("ioctl", [0, 0x4004_9409, 0, 0, 0, 0], 0),
+    ("setpriority", [0; 6], 0),
+    ("setpriority", [0, 77, 0, 0, 0, 0], 1),
+    ("setpriority", [2, 0, 0, 0, 0, 0], 1),
+    ("prlimit64", [0; 6], 0),
+    ("prlimit64", [77, 0, 0, 0, 0, 0], 1),
+    ("sched_setattr", [77, 0, 0, 0, 0, 0], 1),
+    ("ioprio_set", [1, 0, 0, 0, 0, 0], 0),
+    ("ioprio_set", [3, 0, 0, 0, 0, 0], 1),
+    ("chmod", [0, 0o4755, 0, 0, 0, 0], 1),
+    ("unshare", [0; 6], 1),
+    ("clone3", [0; 6], ENOSYS),
+    ("io_uring_setup", [0; 6], ENOSYS),
+];
+
+#[test]
+fn p6_without_namespaces_calls_are_decided_as_written_by_hand_and_some_are_made_outside() {
+    for (lists, (arch, audit, entries, told)) in Lists::both().iter().zip(FALLBACK) {
+        let (program, observer) = (confine(audit, entries), observe(audit, told));
+        for (name, args, error) in BY_HAND_FALLBACK {
+            // aarch64 has no older spellings.
+            let Some(call) = lists.call(name) else { continue };
+            let want = if *error == 0 { Action::Allow } else { Action::Errno(*error) };
+            let (value, _) = program.run(audit, call.number, args.map(u64::from)).unwrap();
+            assert_eq!(value, want.value(), "{arch}: {name} with {args:x?}");
+        }
+        let mut made = 0;
+        for name in ["connect", "bind", "listen", "chmod", "fchmod", "fchmodat", "fchmodat2", "utimensat"] {
+            let Some(call) = lists.call(name) else { continue };
+            for args in [[0; 6], [u64::MAX; 6]] {
+                assert_eq!(observer.run(audit, call.number, args).unwrap().0, Action::Notify.value(), "{arch}: {name} waits");
+            }
+            made += 1;
+        }
+        assert!(made >= 7, "{arch}: {made}");
     }
 }
 

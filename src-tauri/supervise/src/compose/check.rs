@@ -75,7 +75,7 @@ pub(super) fn check(spec: &RunSpec, grants: &Grants) -> Result<(), Conflict> {
 }
 
 /// Where a path leads, through symlinks; `None` where it leads to nothing.
-fn real(path: &Path) -> Option<PathBuf> {
+pub(super) fn real(path: &Path) -> Option<PathBuf> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()

@@ -67,6 +67,11 @@ fn fill(memory: &dyn Memory, tid: u32, address: u64, buf: &mut [u8], first: usiz
     got
 }
 
+/// Fills as much of `buf` as can be read; how much.
+pub(crate) fn fill_all(memory: &dyn Memory, tid: u32, address: u64, buf: &mut [u8]) -> usize {
+    fill(memory, tid, address, buf, PAGE, |_| false)
+}
+
 /// A string that ends in NUL, at most [`TEXT_CAP`] bytes; `None` where nothing can be read there.
 pub(crate) fn text(memory: &dyn Memory, tid: u32, address: u64) -> Option<Vec<u8>> {
     if address == 0 {

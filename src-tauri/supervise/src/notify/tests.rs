@@ -57,7 +57,7 @@ fn told_with<T: Send + 'static>(
     });
     let listener = handed.recv_timeout(WAIT).unwrap();
     let who = Who::new(jail).unwrap();
-    let notify = Notify::serve_with(listener, who, move |fact| drop(tell.send(fact)), memory).unwrap();
+    let notify = Notify::serve_with(listener, who, None, move |fact| drop(tell.send(fact)), memory).unwrap();
     go.send(notify.announced()).unwrap();
     let value = finished.recv_timeout(Duration::from_secs(60)).expect("no observed call may wait for ever");
     observed_thread.join().unwrap();

@@ -9,6 +9,7 @@ pub(super) struct Lists {
     pub(super) kernel: String,
     pub(super) calls: Vec<Call>,
     pub(super) told: Vec<Told>,
+    pub(super) made: Vec<Told>,
 }
 
 /// One line of an architecture's list.
@@ -42,14 +43,27 @@ impl Lists {
         let name = |line: &Value| line["name"].as_str().unwrap().to_owned();
         let calls = list["syscalls"].as_array().unwrap().iter();
         let calls = calls.map(|line| Call { name: name(line), number: number(&line["nr"]), line: line.clone() }).collect();
-        let told = told["syscalls"].as_array().unwrap().iter().map(|line| Told { name: name(line), line: line.clone() });
-        Lists { arch, kernel: list["kernel"].as_str().unwrap().to_owned(), calls, told: told.collect() }
+        let told =
+            |key: &str| told[key].as_array().unwrap().iter().map(|line| Told { name: name(line), line: line.clone() }).collect();
+        let kernel = list["kernel"].as_str().unwrap().to_owned();
+        Lists { arch, kernel, calls, told: told("syscalls"), made: told("made") }
     }
 
     /// The same lists where namespaces may be made inside.
-    pub(super) fn nested(mut self) -> Lists {
+    pub(super) fn nested(self) -> Lists {
+        self.with("nested")
+    }
+
+    /// The same lists where there is no namespace around: what is made outside counts as told.
+    pub(super) fn fallback(mut self) -> Lists {
+        self.told.retain(|told| !self.made.iter().any(|made| made.name == told.name));
+        self.told.extend(self.made.iter().cloned());
+        self.with("fallback")
+    }
+
+    fn with(mut self, key: &str) -> Lists {
         for call in &mut self.calls {
-            if let Some(rule) = call.line.get("nested").cloned() {
+            if let Some(rule) = call.line.get(key).cloned() {
                 call.line = rule;
             }
         }
@@ -147,6 +161,7 @@ pub(super) fn decided(word: &str) -> Action {
         "allow" => return Action::Allow,
         "EPERM" => 1,
         "ENOMEM" => 12,
+        "ENOTTY" => 25,
         "EINVAL" => 22,
         "ENOSYS" => 38,
         "ENOPROTOOPT" => 92,
