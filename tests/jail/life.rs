@@ -131,6 +131,30 @@ while True: open('beats', 'a').write('beat')";
 }
 
 #[test]
+fn a_freeze_lets_no_call_fail() {
+    let room = Room::new();
+    // All of these wait for the warden, and Python tries none of them again by itself.
+    let script = "import os
+open('beats', 'w').close()
+while not os.path.exists('end'):
+    os.mkdir('d'); os.rename('d', 'e'); os.rmdir('e'); os.symlink('x', 'l'); os.unlink('l'); os.truncate('beats', os.stat('beats').st_size + 1)
+    if os.fork() == 0:
+        try: os.execv('/bin/true', ['true'])
+        except OSError: os._exit(99)
+    if os.wait()[1]: raise OSError('exec')";
+    let running = room.start(&["/usr/bin/python3", "-c", script], |_| ()).unwrap();
+    let beats = room.task.tree().join("beats");
+    for _ in 0..30 {
+        let begun = size(&beats);
+        eventually("it goes on", Duration::from_secs(20), || (size(&beats) > begun + 3).then_some(()));
+        assert!(running.jail.freeze(), "everything is seen stopped");
+        running.jail.thaw();
+    }
+    fs::write(room.task.tree().join("end"), "").unwrap();
+    good(&running.finish());
+}
+
+#[test]
 fn a_freeze_and_a_thaw_need_no_descriptor_of_the_starter() {
     let room = Room::new();
     let script = "for i in 1 2 3; do (while :; do echo beat >> beats; /bin/true; done) & done; wait";

@@ -1,4 +1,5 @@
-//! Candidates of a tree that somebody changes all the time: nothing outside it is read, written or stored, thousands of times.
+//! Candidates of a tree, and copies of a working copy, that somebody changes all the time: nothing outside is read, written or
+//! stored, thousands of times.
 
 mod attacker;
 mod world;
@@ -8,10 +9,10 @@ use model::keeper::KeeperError;
 use std::process::Command;
 use supervise::keeper::JailKeeper;
 use testkit::program;
-use worktree::CandidateError;
+use worktree::{BringError, CandidateError, Wanted};
 use world::{SECRET, World};
 
-/// How many candidates are taken under attack.
+/// How many candidates are taken, or copies made, under attack.
 fn rounds() -> usize {
     if std::env::var_os("AIRLOCK_TIER").is_some_and(|tier| tier == "long") { 3000 } else { 60 }
 }
@@ -92,6 +93,69 @@ fn p2_a_tree_that_changes_all_the_time_leads_nowhere() {
     // And when it stands still again, all is as ever.
     std::fs::write(world.tree.join("last.txt"), "x\n").unwrap();
     worktree::candidate(&world.git, &keeper(), true).unwrap();
+}
+
+/// Names that a task brings along, in a working copy or a tree, each with what stands there one after the other.
+fn carried_names(world: &World, at: &std::path::Path) -> Attacker {
+    use Shape::{Dir, DirWithLink, Fifo, File, Gone, HardLink, Link, Repository, Socket, Sparse};
+    let behind = |name: &str| Link(world.outside.join(name));
+    let own = || File("carried\n".into());
+    let places = vec![
+        (at.join("a.log"), vec![own(), behind("key"), Fifo, Dir, HardLink, Socket, Sparse, Gone]),
+        (at.join("A.LOG"), vec![Gone, behind("key"), own()]),
+        (at.join("dir.log"), vec![Dir, behind("dir"), own(), Repository, behind("dir")]),
+        (at.join("deep.log"), vec![Dir, behind("deep"), DirWithLink(world.outside.join("deep/er")), Link("..".into()), Gone]),
+        (at.join("root.log"), vec![Dir, Link("/proc/self/root".into()), Link(world.root().into())]),
+        (at.join(".env"), vec![File("TOKEN=carried\n".into()), behind("key"), Fifo, Dir, Sparse, HardLink, Gone]),
+    ];
+    Attacker::start(&world.stage, places)
+}
+
+#[test]
+fn p2_what_comes_along_from_a_copy_that_changes_all_the_time_is_the_copys() {
+    let world = World::new();
+    let names = ["a.log", "A.LOG", "dir.log", "deep.log", "root.log", ".env"];
+    let patterns = |list: &[&str]| list.iter().map(|p| (*p).to_owned()).collect::<Vec<String>>();
+    let (carry, mask) = (patterns(&["*.log", "*.LOG"]), patterns(&[".env"]));
+    let (mut brought, mut refused, mut files, mut masked) = (0, 0, 0, 0);
+    // The control: who looks first and opens then is led out.
+    {
+        let _attacker = carried_names(&world, &world.repo);
+        let at = world.repo.join("a.log");
+        let led_out = |_: &usize| {
+            let is_file = at.symlink_metadata().is_ok_and(|about| about.is_file() && about.len() < 100);
+            is_file && std::fs::read(&at).is_ok_and(|text| text.starts_with(SECRET.as_bytes()))
+        };
+        let tries = (1..2_000_000).find(led_out).expect("without a keeper the attack reads what lies outside");
+        println!("control: a look and a read on the host read what lies outside at try {tries}");
+    }
+    let before = world.watch();
+    for round in 0..rounds() {
+        let source = carried_names(&world, &world.repo);
+        // In every other round also where it is copied to.
+        let tree = (round % 2 == 1).then(|| carried_names(&world, &world.tree));
+        match worktree::bring(&world.git, &world.facts, &keeper(), Wanted { carry: &carry, mask: &mask }, &|_| ()) {
+            Ok(all) => {
+                brought += 1;
+                files += all.files;
+                masked += all.masked.len();
+            }
+            Err(BringError::Ended(_)) => refused += 1,
+            Err(other) => panic!("round {round}: {other}"),
+        }
+        drop((source, tree));
+        assert_eq!(world.files_with(SECRET), Vec::<String>::new(), "round {round}: what lies outside came along");
+        for name in names {
+            attacker::remove(&world.tree.join(name));
+        }
+    }
+    println!("carry under attack: {} rounds, {brought} brought, {refused} refused, {files} files, {masked} masked", rounds());
+    assert!(brought > 0 && files > 0 && masked > 0, "something comes along");
+    world.untouched(before);
+    // And when it stands still again, all is as ever.
+    std::fs::write(world.repo.join("a.log"), "carried\n").unwrap();
+    worktree::bring(&world.git, &world.facts, &keeper(), Wanted { carry: &carry, mask: &mask }, &|_| ()).unwrap();
+    assert_eq!(world.files_with("carried").len(), 1, "the search finds what came along");
 }
 
 #[test]

@@ -331,8 +331,15 @@ fn traps_in_the_workspace_neither_block_nor_leak() {
     }
     assert!(!person.task_dir(&task).join("tree/hooked").exists(), "the agent's git configuration runs nothing");
     untouched(&before, &repo.path, "after traps");
-    let objects = std::process::Command::new("grep").args(["-rl", "CANARY-PRIVATE-KEY"]).arg(person.data()).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&objects.stdout), "", "no copy of the key is in Airlock's data");
+    let plain = |text: &str| {
+        let out = std::process::Command::new("grep").args(["-rl", text]).arg(person.data()).output().unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    // What git keeps is compressed. Each search finds what is there.
+    let (harmless, none) = (testkit::objects_that_hold(&person.data(), b"harmless"), Vec::<PathBuf>::new());
+    assert!(harmless != none && plain("harmless").contains("real/id_ed25519"), "{harmless:?}");
+    assert_eq!(testkit::objects_that_hold(&person.data(), b"CANARY-PRIVATE-KEY"), none, "no object holds the key");
+    assert_eq!(plain("CANARY-PRIVATE-KEY"), "", "no copy of the key is in Airlock's data");
 }
 
 #[test]

@@ -22,6 +22,6 @@ pub mod window;
 
 pub use airlock::{Ended, Live};
 pub use program::program;
-pub use repos::Repo;
+pub use repos::{Repo, objects_that_hold};
 pub use sandbox::Sandbox;
 pub use wait::{eventually, not_tested_here};

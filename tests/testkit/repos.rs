@@ -197,3 +197,21 @@ impl Sandbox {
         repo
     }
 }
+
+/// The object directories of git below a directory in which some object, unpacked, holds these bytes.
+pub fn objects_that_hold(below: &Path, bytes: &[u8]) -> Vec<PathBuf> {
+    let empty = tempfile::tempdir().expect("a temporary directory can be made");
+    let git = |args: &[&str], objects: Option<&Path>| {
+        let mut git = Command::new("git");
+        git.env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", empty.path()).env("GIT_DIR", empty.path().join("git")).args(args);
+        let out = git.envs(objects.map(|objects| ("GIT_OBJECT_DIRECTORY", objects))).output().expect("git runs");
+        assert!(out.status.success(), "{args:?} {objects:?}: {}", String::from_utf8_lossy(&out.stderr));
+        out.stdout
+    };
+    git(&["init", "-q", "--bare"], None);
+    let read = ["cat-file", "--batch-all-objects", "--batch", "--unordered"];
+    let found = Command::new("find").arg(below).args(["-type", "d", "-name", "objects", "-print0"]).output().expect("find runs");
+    assert!(found.status.success(), "{found:?}");
+    let all = found.stdout.split(|b| *b == 0).filter(|path| !path.is_empty()).map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    all.filter(|objects| git(&read, Some(objects)).windows(bytes.len()).any(|w| w == bytes)).collect()
+}

@@ -54,7 +54,8 @@ impl Attacker {
                     make(&slot, shape, &fifo, &twin).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
                     (!matches!(shape, Shape::Gone)).then_some(slot)
                 });
-                Place { at, slots: slots.collect(), stands: None }
+                let slots = slots.collect();
+                Place { at, slots, shapes, stands: None }
             })
             .collect();
         let thread = std::thread::spawn(move || {
@@ -65,7 +66,10 @@ impl Attacker {
             while !ends.load(Ordering::Relaxed) {
                 for (n, place) in places.iter_mut().enumerate() {
                     // They get out of step, so that every combination comes.
-                    place.change(turn / (n + 1));
+                    if place.change(turn / (n + 1)).is_err() {
+                        // Somebody else put something there.
+                        place.anew(&fifo, &twin);
+                    }
                     count.fetch_add(1, Ordering::Relaxed);
                 }
                 let_go();
@@ -87,9 +91,8 @@ impl Attacker {
 impl Drop for Attacker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))), "the attack went on to the end");
     }
 }
 
@@ -97,27 +100,40 @@ impl Drop for Attacker {
 struct Place {
     at: PathBuf,
     slots: Vec<Option<PathBuf>>,
+    shapes: Vec<Shape>,
     stands: Option<PathBuf>,
 }
 
 impl Place {
     /// One rename puts the next shape in the place of the last.
-    fn change(&mut self, turn: usize) {
+    fn change(&mut self, turn: usize) -> rustix::io::Result<()> {
         let next = self.slots[turn % self.slots.len()].clone();
         if next == self.stands {
-            return;
+            return Ok(());
         }
-        let step = |from: &Path, to: &Path, flags| rustix::fs::renameat_with(CWD, from, CWD, to, flags).expect("a rename");
+        let step = |from: &Path, to: &Path, flags| rustix::fs::renameat_with(CWD, from, CWD, to, flags);
         match (&self.stands, &next) {
-            (None, Some(slot)) => step(slot, &self.at, RenameFlags::NOREPLACE),
-            (Some(stands), None) => step(&self.at, stands, RenameFlags::NOREPLACE),
+            (None, Some(slot)) => step(slot, &self.at, RenameFlags::NOREPLACE)?,
+            (Some(stands), None) => step(&self.at, stands, RenameFlags::NOREPLACE)?,
             (Some(stands), Some(slot)) => {
-                step(slot, &self.at, RenameFlags::EXCHANGE);
-                step(slot, stands, RenameFlags::NOREPLACE);
+                step(slot, &self.at, RenameFlags::EXCHANGE)?;
+                step(slot, stands, RenameFlags::NOREPLACE)?;
             }
             (None, None) => {}
         }
         self.stands = next;
+        Ok(())
+    }
+
+    fn anew(&mut self, fifo: &Path, twin: &Path) {
+        remove(&self.at);
+        self.stands = None;
+        for (slot, shape) in self.slots.iter().zip(&self.shapes) {
+            if let Some(slot) = slot {
+                remove(slot);
+                make(slot, shape, fifo, twin).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+            }
+        }
     }
 }
 
@@ -145,7 +161,8 @@ fn make(at: &Path, shape: &Shape, fifo: &Path, twin: &Path) -> std::io::Result<(
     }
 }
 
-fn remove(place: &Path) {
+/// Whatever stands there.
+pub(crate) fn remove(place: &Path) {
     match place.symlink_metadata() {
         Ok(about) if about.is_dir() => drop(std::fs::remove_dir_all(place)),
         Ok(_) => drop(std::fs::remove_file(place)),
