@@ -84,12 +84,13 @@ impl Stage {
         room.grants.write = vec![at("shared")];
         room.grants.hide.push(at("shown/hidden"));
         room.grants.processes = 64;
+        crate::machine::prepare(attack);
+        prepare(attack, &room, &secret, &name);
+        // What an attack changes is what is there now, not before it was prepared.
         let setting = match attack.victim {
             Victim::Setting(path) => fs::read_to_string(path).ok(),
             _ => None,
         };
-        crate::machine::prepare(attack);
-        prepare(attack, &room, &secret, &name);
         let before = Before {
             outside: about(&at("outside")),
             shown: about(&at("shown")),

@@ -128,8 +128,10 @@ fn p2_repeats_are_counted_and_none_is_lost() {
     let went = running.finish();
     assert_eq!(good(&went), "ok 6000\n");
     drop(went);
-    assert_eq!(told.count("~/.ssh/id") + told.folded(), 6000, "{:?}", told.touches());
-    assert!(told.touches().len() < 200, "in few rows: {}", told.touches().len());
+    // Where looking at the process takes long, what is beyond its share of a second is told by the place alone.
+    assert_eq!(told.count("~/.ssh/id") + told.count("~/.ssh") + told.folded(), 6000, "{:?}", told.touches());
+    assert!(told.count("~/.ssh/id") > 0, "some with all that is known");
+    assert!(told.touches().len() < 600, "in few rows: {}", told.touches().len());
 }
 
 #[test]

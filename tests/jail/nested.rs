@@ -131,8 +131,9 @@ fn p6_root_in_a_namespace_of_its_own_moves_no_wall() {
 #[test]
 fn p6_namespaces_are_few_and_without_nested_there_are_none() {
     let mut room = Room::new();
-    let count = "n=0; while [ $n -lt 100 ] && unshare --user sleep 1000 2>/dev/null & do \
-                 sleep 0.05; kill -0 $! 2>/dev/null || break; n=$((n+1)); done; echo $n";
+    let count = "n=0; while [ $n -lt 100 ]; do rm -f /tmp/made; unshare --user sh -c ': > /tmp/made; sleep 1000' & \
+                 until [ -e /tmp/made ]; do kill -0 $! || break; sleep 0.02; done; \
+                 [ -e /tmp/made ] || break; n=$((n+1)); done 2>/dev/null; echo $n";
     assert_eq!(good(&room.sh(count)), "0\n", "none");
     room.grants.nested = true;
     let many: u32 = good(&room.sh(count)).trim().parse().unwrap();

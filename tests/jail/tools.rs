@@ -206,7 +206,7 @@ fn the_machines_own_rust_runs_through_links() {
 #[test]
 fn node_runs_from_nvms_layout() {
     let mut room = Room::new();
-    let node = fs::canonicalize("/usr/bin/node").expect("node is installed");
+    let Ok(node) = fs::canonicalize("/usr/bin/node") else { return testkit::not_tested_here("node") };
     let version = Command::new(&node).arg("--version").output().unwrap();
     let version = String::from_utf8(version.stdout).unwrap();
     let bin = room.home.join(".nvm/versions/node").join(version.trim()).join("bin");
@@ -243,21 +243,23 @@ fn a_tool_on_another_mount_is_shown_with_all_that_is_mounted_in_it() {
         return;
     }
     let room = Room::new();
-    let image = room.root.join("disk.img");
+    let images = ["first", "second"].map(|name| room.root.join(name));
     let run = |words: &[&str]| {
         let out = Command::new(words[0]).args(&words[1..]).output().unwrap();
         assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
     };
     let text = |p: &Path| p.display().to_string();
-    fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
-    run(&["mkfs.ext4", "-q", "-F", &text(&image)]);
+    for image in &images {
+        fs::File::create(image).unwrap().set_len(16 << 20).unwrap();
+        run(&["mkfs.ext4", "-q", "-F", &text(image)]);
+    }
     let (rustup, stable) = (room.home.join(".rustup"), room.home.join(".rustup/toolchains/stable"));
     fs::create_dir_all(&rustup).unwrap();
-    let _first = Mounted::new(&["mount", "-o", "loop", &text(&image), &text(&rustup)], &rustup);
+    let _first = Mounted::new(&["mount", "-o", "loop", &text(&images[0]), &text(&rustup)], &rustup);
     fs::create_dir_all(&stable).unwrap();
     fs::write(rustup.join("settings.toml"), "version = \"12\"\n").unwrap();
     fs::write(rustup.join("secret"), SECRET).unwrap();
-    let _second = Mounted::new(&["mount", "-t", "tmpfs", "none", &text(&stable)], &stable);
+    let _second = Mounted::new(&["mount", "-o", "loop", &text(&images[1]), &text(&stable)], &stable);
     program(&stable.join("bin/rustish"), "from a mount in a mount");
     let went = room.sh("cat ~/.rustup/settings.toml; ~/.rustup/toolchains/stable/bin/rustish; ls ~/.rustup; touch ~/.rustup/toolchains/stable/x 2>/dev/null && echo wrote; true");
     assert_eq!(good(&went), "version = \"12\"\nfrom a mount in a mount\nsettings.toml\ntoolchains\n", "{went:?}");

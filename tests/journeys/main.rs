@@ -11,4 +11,5 @@ mod pressure;
 mod real_agent;
 mod shell_agent;
 mod steps;
+mod together;
 mod watching;

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A start takes milliseconds; one that takes this long hangs (a dead network file system under a bind).
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A killed process may wait for an answer about a hidden place, which takes well below this.
 const KILL_LIMIT: Duration = Duration::from_secs(2);

@@ -255,7 +255,8 @@ fn lost(guarantee: Guarantee, reason: &str, facts: &Facts) -> Option<Cause> {
         Guarantee::Events if facts.filtered => {
             Some(only("another system call filter around Airlock has the listener: start it outside of that sandbox"))
         }
-        Guarantee::Memory | Guarantee::Disk | Guarantee::Processes | Guarantee::Cpu => cgroup(facts),
+        // A cgroup counts no disk.
+        Guarantee::Memory | Guarantee::Processes | Guarantee::Cpu => cgroup(facts),
         _ => None,
     }
 }

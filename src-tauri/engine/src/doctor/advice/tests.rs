@@ -188,6 +188,7 @@ fn p8_why_a_run_has_no_cgroup() {
 #[test]
 fn a_row_that_nothing_cures_has_no_advice() {
     assert_eq!(weaker(&row(Guarantee::Wall), &desktop()), None);
+    assert_eq!(weaker(&row(Guarantee::Disk), &desktop()), None, "no cgroup counts what is on disk");
     let full = Row { status: jail_plan::Status::Full, ..row(Guarantee::Decoys) };
     assert_eq!(weaker(&full, &desktop()), None, "what is full needs none");
 }
