@@ -1,12 +1,17 @@
 // Machines on which a jail can't be as promised: each start says exactly what is in its way, and the command that it names mends it.
 import assert from 'node:assert/strict'
 import { PROGRAMS, REPOSITORY, checks, cure, doctor } from './checks.mjs'
+import { runInGuest } from './suites.mjs'
 
-/** What Airlock keeps and runs. */
-const LEFT = `find ~/.local/share/airlock "$XDG_RUNTIME_DIR" -mindepth 1 -not -path '*/airlock.db*' -path '*airlock*' 2>/dev/null | sort; pgrep -f airlock-jail; true`
+/** What a start makes and an end takes away; what is known of a repository is kept for the next task. */
+const LEFT = `cd ~/.local/share/airlock && find tasks doctor run "$XDG_RUNTIME_DIR/airlock" -mindepth 1 2>/dev/null | sort; pgrep -f airlock-jail; true`
+
+/** What stands in there, where the person's policy accepts it. */
+const STANDS_IN = /^promises::jail::fallback::/
 
 /** Sysctls with which administrators close user namespaces. */
 export async function closed(task) {
+  const { guest, top, suites, only, results } = task
   const { check } = checks(task, 'machine::closed')
   for (const [setting, columns] of [
     ['kernel.unprivileged_userns_clone', ['user']],
@@ -29,4 +34,7 @@ export async function closed(task) {
       assert.deepEqual((await doctor(run, 0)).blockers, [])
     })
   }
+  await check('root', 'user_namespaces_are_closed_once_more', (run) => run('sysctl -w kernel.unprivileged_userns_clone=0'))
+  const jail = suites.filter(({ suite }) => suite === 'promises::jail')
+  results.push(...(await runInGuest(guest, top, jail, 'user', { only: { test: (name) => STANDS_IN.test(name) && (only === null || only.test(name)) } })))
 }

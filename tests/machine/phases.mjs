@@ -11,9 +11,9 @@ import { runInGuest } from './suites.mjs'
  */
 export const PHASES = {
   plain: { minutes: 150, run: plain },
-  closed: { minutes: 10, run: closed },
-  apparmor: { minutes: 10, run: apparmor },
-  containers: { minutes: 15, run: containers },
+  closed: { minutes: 40, run: closed },
+  apparmor: { minutes: 20, run: apparmor },
+  containers: { minutes: 20, run: containers },
   broken: { minutes: 20, kernelWords: ['airlock.breakable=1'], run: broken },
 }
 

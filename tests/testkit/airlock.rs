@@ -1,5 +1,6 @@
 //! Runs the command line `airlock` and reads what it says.
 
+use crate::wait::patiently;
 use crate::{Sandbox, program};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -169,7 +170,7 @@ impl Live {
         let start = Instant::now();
         while !self.out().contains(text) {
             let ended = self.child.try_wait().expect("a child can be asked").is_some() && !self.out().contains(text);
-            let late = start.elapsed() > LIMIT;
+            let late = start.elapsed() > patiently(LIMIT);
             if ended || late {
                 // The reader may lag behind the end.
                 std::thread::sleep(Duration::from_millis(100));
@@ -193,6 +194,7 @@ impl Live {
     /// Closes stdin and waits for its end.
     #[track_caller]
     pub fn end(mut self, limit: Duration) -> Ended {
+        let limit = patiently(limit);
         drop(self.child.stdin.take());
         let start = Instant::now();
         let status = loop {
