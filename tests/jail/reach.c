@@ -202,7 +202,10 @@ static void shown_files(void) {
     TRY("shown-flags", ioctl(fd, FS_IOC_SETFLAGS, &flags));
     attributes.fsx_xflags = FS_XFLAG_NODUMP;
     TRY("shown-xflags", ioctl(fd, FS_IOC_FSSETXATTR, &attributes));
-    TRY("shown-unlink", unlink(shown));
+    snprintf(mine, sizeof mine, "%.1000s/linked", own);
+    TRY("shown-link", link(shown, mine));
+    TRY("shown-rename", rename(shown, mine));
+    TRY("shown-unlink", unlink(mine));
 }
 
 static void processes(int pid) {

@@ -54,7 +54,7 @@ pub(crate) fn watch(
         processes: l.processes,
         open_files: l.open_files.min(own),
         disk: l.disk,
-        places: vec![spec.dir.tree(), spec.dir.home(), spec.dir.git(), spec.dir.path().join("caches")],
+        places: vec![spec.dir.tree(), spec.dir.home(), spec.dir.git(), spec.dir.path().join("caches"), spec.dir.tmp()],
     };
     let (hold, told) = (Arc::clone(hold), recorder.clone());
     let started = Watch::start(jail.pid, jail.scope(), bounds, Arc::clone(who), stir, move |reached| {

@@ -6,12 +6,15 @@ use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::Command;
 use testkit::treehash::treehash;
 use testkit::{Ended, Live, Sandbox, program};
 
 /// A policy that accepts the jail without namespaces, and what else it says.
 pub(super) fn accepting(person: &Sandbox, more: &str) {
-    let text = format!("version = 1\naccept = [\"user-namespaces\"]\n{more}");
+    // A kernel before 6.12 loses more, by names of their own.
+    let beyond = if crate::fallback::scoped() { "" } else { ", \"control\", \"ends\"" };
+    let text = format!("version = 1\naccept = [\"user-namespaces\"{beyond}]\n{more}");
     let dir = person.config().join("airlock/policies");
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("weaker.toml"), text).unwrap();
@@ -22,9 +25,17 @@ fn blocked<S: AsRef<OsStr>>(person: &Sandbox, args: impl IntoIterator<Item = S>)
     person.finish(blocked_command(person, args), b"")
 }
 
-fn blocked_command<S: AsRef<OsStr>>(person: &Sandbox, args: impl IntoIterator<Item = S>) -> std::process::Command {
+fn blocked_command<S: AsRef<OsStr>>(person: &Sandbox, args: impl IntoIterator<Item = S>) -> Command {
+    without(person, &["user-namespaces"], args)
+}
+
+fn without<S: AsRef<OsStr>>(person: &Sandbox, features: &[&str], args: impl IntoIterator<Item = S>) -> Command {
     let mut command = person.command(program("without"));
-    command.arg("user-namespaces").arg(program("airlock")).args(args);
+    command.arg(features[0]);
+    for feature in &features[1..] {
+        command.arg(program("without")).arg(feature);
+    }
+    command.arg(program("airlock")).args(args);
     command
 }
 
@@ -88,6 +99,53 @@ fn p3_a_task_runs_is_reviewed_and_applied_without_namespaces() {
     blocked(&person, ["apply", task, "--tree", review["result"].as_str().unwrap(), "--message", "done"]).ok();
     assert_eq!(repo.read("docs.txt"), "new\n");
     assert!(repo.path.join("README.md").exists());
+}
+
+#[test]
+fn p10_a_loss_beyond_its_table_has_to_be_accepted_by_its_own_name() {
+    if !here() {
+        return;
+    }
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let run = |policy: &str, features: &[&str]| {
+        let text = format!("version = 1\naccept = [{policy}]\n");
+        let file = person.file("policy.toml", &text);
+        let words = ["run", "--policy", file.to_str().unwrap(), "--repo", repo.path.to_str().unwrap(), "--json", "--"];
+        let script = "setsid sleep 1000 & git status --short; echo done > done";
+        person.finish(without(&person, features, words.iter().copied().chain(["sh", "-c", script])), b"")
+    };
+    // A Landlock that keeps no signals in, here or on the machine itself.
+    let old = ["user-namespaces", "landlock-after-2"];
+    let refused = run("\"user-namespaces\"", &old).exits(4);
+    assert!(
+        refused.err().contains("accept = [\"ends\"]") || refused.err().contains("accept = [\"control\"]"),
+        "{}",
+        refused.err()
+    );
+    run("\"user-namespaces\", \"ends\"", &old).exits(4);
+    run("\"user-namespaces\", \"control\"", &old).exits(4);
+    run("\"control\", \"ends\"", &old).exits(4);
+    let ran = run("\"user-namespaces\", \"control\", \"ends\"", &old).ok();
+    assert!(ran.err().contains("it can end your programs"), "and it is said: {}", ran.err());
+    assert_eq!(person.processes("sleep"), [] as [i32; 0], "it ends all the same");
+    // Without any Landlock nothing stands.
+    let refused =
+        run("\"user-namespaces\", \"control\", \"ends\", \"writes\", \"reads\"", &["user-namespaces", "landlock"]).exits(4);
+    assert!(refused.err().contains("Landlock is all that stands"), "{}", refused.err());
+}
+
+#[test]
+fn p10_a_container_s_filter_is_no_obstacle_to_the_weaker_jail() {
+    if !here() {
+        return;
+    }
+    let person = Sandbox::new();
+    accepting(&person, "");
+    let repo = person.small_repo();
+    let words = ["run", "--policy", "weaker", "--repo", repo.path.to_str().unwrap(), "--json", "--", "git", "status"];
+    let ran = person.finish(without(&person, &["clone3"], words), b"").ok();
+    assert!(ran.err().contains("ACCEPTED LOSS"), "{}", ran.err());
 }
 
 #[test]
