@@ -12,7 +12,7 @@ function quiet(program, ...words) {
 }
 
 /** uid, gid and home of the test's own user, made where it does not exist yet. */
-function account() {
+export function account() {
   const find = () => /^[^:]*:[^:]*:(\d+):(\d+):[^:]*:([^:]*):/.exec(quiet('getent', 'passwd', NAME).stdout ?? '')
   let found = find()
   if (!found) {
@@ -127,7 +127,7 @@ function lend(copy) {
 }
 
 /** A hard link where that works: the programs of a debug build are large. */
-function place(from, to) {
+export function place(from, to) {
   try {
     linkSync(from, to)
   } catch {

@@ -1,12 +1,14 @@
 // Takes one protection away in a copy and demands that the test which shows it goes red: `npm run test:teeth [NAME…]`.
 //
 // A patch is `tests/teeth/NAME.patch`; its first line is `# test: SUITE TEST`, where SUITE is a test target of tests/ (`jail`) or
-// a crate (`policy`; `crate:jail` where a target has its name), the following `#` lines say what is taken away. Red means: it
-// builds, and exactly that test fails.
+// a crate (`policy`; `crate:jail` where a target has its name), the following `#` lines say what is taken away; with `as a user` behind
+// the test, root runs it as an ordinary user, since root has no such thing. Red means: it builds, and exactly that test fails.
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, copyFileSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { basename, dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { account, place } from '../run/person.mjs'
 
 const here = dirname(fileURLToPath(import.meta.url))
 const top = resolve(here, '../..')
@@ -42,7 +44,7 @@ const rows = []
 try {
   copyCheckout(copy)
   const tests = new Map(patches.map((patch) => [`${patch.suite} ${patch.test}`, patch]))
-  const whole = new Map([...tests].map(([key, { suite, test }]) => [key, outcome(suite, test)]))
+  const whole = new Map([...tests].map(([key, patch]) => [key, outcome(patch)]))
   for (const patch of patches) {
     const test = `${patch.suite} ${patch.test}`
     const words = verdict(patch, whole.get(test))
@@ -62,22 +64,22 @@ console.log(`\nteeth: ${good} passed, ${rows.length - good} failed`)
 process.exitCode = good === rows.length ? 0 : 1
 
 function readHead({ name, file }) {
-  const head = /^# test: (\S+) (\S+)$/.exec(readFileSync(file, 'utf8').split('\n', 1)[0])
+  const head = /^# test: (\S+) (\S+)( as a user)?$/.exec(readFileSync(file, 'utf8').split('\n', 1)[0])
   if (!head) {
-    console.error(`tests/teeth/${name}.patch: its first line must be "# test: SUITE TEST"`)
+    console.error(`tests/teeth/${name}.patch: its first line must be "# test: SUITE TEST", or that and "as a user"`)
     process.exit(2)
   }
-  return { suite: head[1], test: head[2] }
+  return { suite: head[1], test: head[2], user: head[3] !== undefined && process.getuid() === 0 }
 }
 
 /** `red` where the protection is shown; anything else is a sentence about why it is not. */
-function verdict({ name, file, suite, test }, whole) {
+function verdict({ name, file, ...patch }, whole) {
   console.log(`\n== ${name}`)
   if (whole !== 'passed') return `not green without the patch: ${whole}`
   const forth = git('apply', file)
   if (forth.status !== 0) return `does not apply: ${forth.stderr.trim().split('\n')[0]}`
   try {
-    const without = outcome(suite, test)
+    const without = outcome(patch)
     if (without === 'failed') return 'red'
     return without === 'passed' ? 'STILL GREEN: nothing shows this protection' : `without it: ${without}`
   } finally {
@@ -87,15 +89,16 @@ function verdict({ name, file, suite, test }, whole) {
 }
 
 /** `passed`, `failed`, or why the test could not be run at all. */
-function outcome(suite, test) {
+function outcome({ suite, test, user }) {
   const own = existsSync(join(copy, 'tests', suite, 'main.rs'))
   const select = own ? ['-p', 'promises', '--test', suite] : ['-p', suite.replace(/^crate:/, ''), '--tests']
-  const builds = [...(own ? [['build', '-p', 'cli', '-p', 'warden', '-p', 'jail']] : []), ['test', ...select, '--no-run']]
+  const builds = [...(own ? [['build', '-p', 'cli', '-p', 'warden', '-p', 'jail', '-p', 'promises', '--bins']] : []), ['test', ...select, '--no-run']]
   for (const words of builds) {
     const built = run('cargo', ...words)
     if (built.status !== 0) return `does not build: ${built.stderr.split('\n').find((l) => l.startsWith('error')) ?? ''}`
   }
-  const ran = run(...apart, 'cargo', 'test', '--no-fail-fast', ...select, '--', '--exact', test, '--nocapture')
+  const words = ['--exact', test, '--nocapture']
+  const ran = user ? runAsUser(select, words) : run(...apart, 'cargo', 'test', '--no-fail-fast', ...select, '--', ...words)
   if (ran.stdout.includes('not tested here: ')) return 'not tested on this machine'
   const sum = (word) => [...ran.stdout.matchAll(/^test result: .*$/gm)].reduce((all, [line]) => all + Number(new RegExp(`(\\d+) ${word}`).exec(line)?.[1] ?? 0), 0)
   const [passed, failed] = [sum('passed'), sum('failed')]
@@ -106,6 +109,29 @@ function outcome(suite, test) {
     return 'failed'
   }
   return `no such test, or it was ended: code ${ran.status}, ${passed} passed, ${failed} failed`
+}
+
+/** The test's program as an ordinary user, from a place that such a one can read. */
+function runAsUser(select, words) {
+  const built = run('cargo', 'test', ...select, '--no-run', '--message-format', 'json').stdout.split('\n').filter((l) => l.startsWith('{')).map((l) => JSON.parse(l))
+  const binary = built.findLast((m) => m.executable && m.profile?.test)?.executable
+  const { uid, gid } = account()
+  const dir = mkdtempSync(join(tmpdir(), 'airlock-teeth-'))
+  try {
+    for (const part of ['debug', 'debug/deps', 'home', 'home/run']) mkdirSync(join(dir, part), { mode: 0o755 })
+    for (const own of ['home', 'home/run']) chownSync(join(dir, own), uid, gid)
+    chmodSync(dir, 0o755)
+    chmodSync(join(dir, 'home/run'), 0o700)
+    const programs = readdirSync(dirname(dirname(binary))).map((name) => join(dirname(dirname(binary)), name))
+    for (const program of programs.filter((p) => statSync(p).isFile() && statSync(p).mode & 0o1)) place(program, join(dir, 'debug', basename(program)))
+    const own = join(dir, 'debug/deps', basename(binary))
+    place(binary, own)
+    const as = ['setpriv', '--reuid', String(uid), '--regid', String(gid), '--clear-groups', '--inh-caps=-all']
+    const home = [`PATH=${process.env.PATH}`, `HOME=${join(dir, 'home')}`, `XDG_RUNTIME_DIR=${join(dir, 'home/run')}`, 'LANG=C.UTF-8']
+    return run(...apart, ...as, 'env', '-i', '-C', dir, ...home, own, ...words)
+  } finally {
+    rmSync(dir, { recursive: true, force: true })
+  }
 }
 
 function run(program, ...words) {

@@ -21,11 +21,13 @@ use tokio::net::{TcpListener, TcpStream};
 struct Log {
     facts: Mutex<Vec<Fact>>,
     blind: bool,
+    /// Connections that somebody made for the jail: from where, to where.
+    made: Mutex<Vec<(SocketAddr, SocketAddr)>>,
 }
 
 impl Log {
     fn new(blind: bool) -> Arc<Self> {
-        Arc::new(Self { facts: Mutex::default(), blind })
+        Arc::new(Self { facts: Mutex::default(), blind, made: Mutex::default() })
     }
 
     /// `op host:port verdict rule`, a fact each.
@@ -50,6 +52,11 @@ impl Log {
 }
 
 impl Arbiter for Log {
+    fn made(&self, from: SocketAddr) -> Option<(SocketAddr, Process)> {
+        let mut made = self.made.lock().unwrap();
+        let index = made.iter().position(|(at, _)| *at == from)?;
+        Some((made.remove(index).1, self.announced(from)?))
+    }
     fn announced(&self, _: SocketAddr) -> Option<Process> {
         let path = RawPath::from("/usr/bin/curl");
         let who = Process {
@@ -318,6 +325,44 @@ async fn names_are_served_over_udp_and_connections_wait_at_the_cap() {
         assert!(is_reset(TcpStream::connect(at).await.unwrap()).await, "loopback of the host is a bare address like any other");
     }
     log.wait_for(&format!("Connect :{} Denied network.default", at.port())).await;
+    way_out.abort();
+    assert!(way_out.await.is_err_and(|e| e.is_cancelled()));
+}
+
+#[tokio::test]
+async fn p4_where_connections_are_made_each_goes_where_it_was_meant_and_a_strangers_nowhere() {
+    let log = Log::new(false);
+    let inlets: Vec<std::net::TcpListener> =
+        ["127.0.0.1:0", "127.0.0.1:0"].map(|at| std::net::TcpListener::bind(at).unwrap()).into();
+    let at: Vec<SocketAddr> = inlets.iter().map(|l| l.local_addr().unwrap()).collect();
+    let server = echo().await;
+    let rules = pinned("model.test", 8443, server);
+    let inlets = Inlets::Made(inlets.into_iter().map(Into::into).collect());
+    let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), Limits::default()));
+    // A question over TCP, to any server's port 53, gives the name its address.
+    let mut asks = TcpStream::connect(at[1]).await.unwrap();
+    log.made.lock().unwrap().push((asks.local_addr().unwrap(), "192.0.2.1:53".parse().unwrap()));
+    let mut question = Message::query();
+    question.add_query(Query::query(Name::from_ascii("model.test.").unwrap(), RecordType::A));
+    let question = question.to_vec().unwrap();
+    asks.write_u16(u16::try_from(question.len()).unwrap()).await.unwrap();
+    asks.write_all(&question).await.unwrap();
+    let mut reply = vec![0; usize::from(asks.read_u16().await.unwrap())];
+    asks.read_exact(&mut reply).await.unwrap();
+    let RData::A(ip) = Message::from_vec(&reply).unwrap().answers[0].data else { panic!("no address") };
+    for at in at {
+        let mut program = TcpStream::connect(at).await.unwrap();
+        let told = (program.local_addr().unwrap(), SocketAddr::new(IpAddr::V4(ip.0), 8443));
+        log.made.lock().unwrap().push(told);
+        program.write_all(b"to the server").await.unwrap();
+        program.shutdown().await.unwrap();
+        let mut said = Vec::new();
+        program.read_to_end(&mut said).await.unwrap();
+        assert_eq!(said, b"to the serverbye");
+        let before = log.lines();
+        assert!(is_reset(TcpStream::connect(at).await.unwrap()).await, "one that nobody made is nobody's");
+        assert_eq!(log.lines().len(), before.len(), "and no event of the run's: {:?}", log.lines());
+    }
     way_out.abort();
     assert!(way_out.await.is_err_and(|e| e.is_cancelled()));
 }
