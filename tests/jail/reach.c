@@ -233,7 +233,7 @@ static void processes(int pid) {
     TRY("may:root", opens(in_proc(pid, "root/etc/hostname"), O_RDONLY));
     TRY("may:cwd", opens(in_proc(pid, "cwd"), O_RDONLY | O_DIRECTORY));
     TRY("oom", opens(in_proc(pid, "oom_score_adj"), O_WRONLY));
-    TRY("nice", setpriority(PRIO_PROCESS, (id_t)pid, 5));
+    TRY("nice", setpriority(PRIO_PROCESS, (id_t)pid, 19));
     TRY("may:nice-user", setpriority(PRIO_USER, getuid(), 0));
     TRY("scheduler", sched_setscheduler(pid, SCHED_OTHER, &usual));
     TRY("ioprio", syscall(SYS_ioprio_set, 1, pid, 2 << 13 | 7));

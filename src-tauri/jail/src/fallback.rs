@@ -16,8 +16,8 @@ use rustix::process::{DumpableBehavior, PidfdFlags, Signal};
 use std::os::fd::AsFd as _;
 use sys::clone::{SIBLING, Side};
 
-const READS: &str = "names, sizes, times and link targets of your files can be asked for by their paths, and /proc shows the command lines \
-     of your programs and the machine's addresses; contents and directories stay closed";
+const READS: &str = "names, sizes, times and link targets of your files can be asked for by their paths, /proc shows the command lines of \
+     your programs and the machine's addresses, /etc its accounts; contents and directories stay closed";
 const CONTROL: &str = "it sees your programs in /proc and shares the machine's network and account with them; it can signal, trace or \
      connect to none";
 const NO_SCOPE: &str = "this kernel's Landlock keeps no signals in (Linux 6.12 does): it can end your programs";

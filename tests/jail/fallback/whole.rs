@@ -209,7 +209,8 @@ fn p11_a_killed_warden_leaves_nothing_running_and_a_stop_ends_daemons() {
         let mut live = Live::start(blocked_command(&person, args));
         live.until_out("ready");
         let [warden] = person.wardens()[..] else { panic!("one warden: {:?}", person.wardens()) };
-        assert!(!person.processes("sleep").is_empty());
+        let runs = || (person.processes("sleep").len() > 3).then_some(());
+        testkit::eventually("daemons", std::time::Duration::from_secs(20), runs);
         if by_stop {
             let tasks = blocked(&person, ["task", "list", "--json"]).ok().json_lines();
             let running = tasks.iter().find(|t| t["state"] == "running").expect("one runs");

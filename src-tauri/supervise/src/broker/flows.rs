@@ -141,9 +141,10 @@ impl Desk {
         let socket = self.socket(n)?;
         match socket.domain {
             AddressFamily::INET | AddressFamily::INET6 if socket.tcp && address.family == socket.domain.as_raw() => {
-                // A port that the kernel chooses takes none that others wait for; nothing listens at it.
+                // A port that the kernel chooses takes none that others wait for; nothing listens at it, and from an address of
+                // the machine's networks nothing of this comes.
                 match parse_address(&address.bytes) {
-                    crate::notify::Address::Inet(at) if at.port() == 0 => {
+                    crate::notify::Address::Inet(at) if at.port() == 0 && crate::fact::stays_inside(at.ip()) => {
                         let at = match (socket.domain, at.ip()) {
                             (AddressFamily::INET6, IpAddr::V4(v4)) => IpAddr::V6(v4.to_ipv6_mapped()),
                             (_, ip) => ip,

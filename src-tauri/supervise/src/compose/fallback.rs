@@ -198,7 +198,10 @@ impl Carved {
         if !self.closed.iter().any(|c| c.starts_with(place)) {
             return self.readable.push(Raw::from(place));
         }
-        self.listed.push(Raw::from(place));
+        // To list is a right over all below it: only for what everybody may know, so not where something of the person's is.
+        if place.starts_with("/usr") {
+            self.listed.push(Raw::from(place));
+        }
         for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
             // A link has no rule of its own: what it leads to has one or not.
             if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
