@@ -53,10 +53,10 @@ fn p10_without_the_persons_word_nothing_starts_and_the_word_is_named() {
     let repo = person.small_repo();
     let refused = blocked(&person, ["run", "--repo", repo.path.to_str().unwrap(), "--", "true"]).exits(4);
     assert!(refused.err().contains("accept = [\"user-namespaces\"]"), "{}", refused.err());
-    assert!(refused.err().contains("sudo sysctl -w user.max_user_namespaces"), "and the cure is: {}", refused.err());
+    assert!(refused.err().contains("To mend it: sudo sysctl -w "), "and the cure is: {}", refused.err());
     let doctor = blocked(&person, ["doctor", "--json"]).exits(4).json();
     assert_eq!(doctor["blockers"][0]["accept"], "user-namespaces", "{doctor}");
-    assert_eq!(doctor["blockers"][0]["command"], "sudo sysctl -w user.max_user_namespaces=28633");
+    assert!(doctor["blockers"][0]["command"].to_string().contains("sudo sysctl -w "), "{doctor}");
     // A repository's own file can't say it.
     std::fs::write(repo.path.join(".airlock.toml"), "version = 1\naccept = [\"user-namespaces\"]\n").unwrap();
     repo.git(["add", ".airlock.toml"]);
