@@ -14,7 +14,12 @@ use world::{SECRET, World};
 
 /// How many candidates are taken, or copies made, under attack.
 fn rounds() -> usize {
-    if std::env::var_os("AIRLOCK_TIER").is_some_and(|tier| tier == "long") { 3000 } else { 60 }
+    if std::env::var_os("AIRLOCK_TIER").is_some_and(|tier| tier == "long") {
+        return 3000;
+    }
+    // Fewer where the processor is emulated: what they show is not that kernel's.
+    let slower = testkit::wait::patiently(std::time::Duration::from_secs(1)).as_secs();
+    usize::try_from(60 / slower).unwrap_or(60).max(6)
 }
 
 fn keeper() -> JailKeeper {

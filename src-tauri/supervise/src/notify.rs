@@ -36,6 +36,8 @@ use thiserror::Error;
 
 /// How often an open read is looked at; it adds to the deadline.
 const TICK: Duration = Duration::from_millis(5);
+/// So long a read may take that waits for nothing but a processor: a connection that nobody announced is closed.
+const STARVED: Duration = Duration::from_millis(500);
 /// Ticks without a call after which the timer sleeps.
 const QUIET: u32 = 50;
 
@@ -86,7 +88,26 @@ impl std::fmt::Debug for Server {
 struct Turn {
     number: u64,
     calls: u64,
-    reading: Option<(Instant, Notification)>,
+    reading: Option<Reading>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    since: Instant,
+    /// Who reads.
+    thread: u32,
+    n: Notification,
+}
+
+/// Whether a read takes too long. On a machine that has much to do, a thread that has not even got a processor is not stuck.
+fn late(waited: Duration, thread: u32) -> bool {
+    waited >= STARVED || (waited >= DEADLINE && !wants_processor(thread))
+}
+
+/// Whether one of this process's threads could go on at once.
+fn wants_processor(thread: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
 }
 
 /// What a call asks for, as far as it can be looked up while the caller waits.
@@ -387,7 +408,8 @@ impl Server {
     fn begin(&self, n: &Notification) {
         let mut turn = self.turn();
         turn.calls += 1;
-        turn.reading = Some((Instant::now(), *n));
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        turn.reading = Some(Reading { since: Instant::now(), thread, n: *n });
         drop(turn);
         if self.asleep.swap(false, Ordering::AcqRel)
             && let Some(timer) = self.timer.get()
@@ -412,10 +434,10 @@ impl Server {
         let mut unserved = None;
         while !self.stopping.load(Ordering::Acquire) {
             let mut turn = self.turn();
-            let late = turn.reading.take_if(|(since, _)| since.elapsed() >= DEADLINE);
+            let late = turn.reading.take_if(|reading| late(reading.since.elapsed(), reading.thread));
             quiet = if turn.reading.is_some() || turn.calls != seen { 0 } else { quiet + 1 };
             seen = turn.calls;
-            if let Some((_, n)) = late {
+            if let Some(Reading { n, .. }) = late {
                 turn.number += 1;
                 unserved = Some(turn.number);
                 self.stuck.fetch_add(1, Ordering::AcqRel);
