@@ -223,3 +223,6 @@ fn number(register: u64) -> i32 {
 fn errno(error: rustix::io::Errno) -> Errno {
     Errno::from_raw(error.raw_os_error())
 }
+
+#[cfg(test)]
+mod tests;

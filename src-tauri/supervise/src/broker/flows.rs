@@ -48,7 +48,7 @@ impl Flows {
         list.remove(index).map(|flow| (flow.to, Arc::unwrap_or_clone(flow.process)))
     }
 
-    fn put(&self, from: SocketAddr, to: SocketAddr, process: Arc<Process>) {
+    pub(super) fn put(&self, from: SocketAddr, to: SocketAddr, process: Arc<Process>) {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // An address that is used again means the newer connection.
         list.retain(|flow| flow.from != plain(from) && flow.at.elapsed() < FRESH);
@@ -76,9 +76,9 @@ struct Socket {
 }
 
 /// An address as the caller wrote it, copied once.
-struct Written {
-    family: u16,
-    bytes: Vec<u8>,
+pub(super) struct Written {
+    pub(super) family: u16,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Desk {
@@ -216,7 +216,7 @@ impl Desk {
 }
 
 /// The path of an address of a socket in the file system; names without one are the whole machine's.
-fn path_of(address: &Written) -> Result<&[u8], Errno> {
+pub(super) fn path_of(address: &Written) -> Result<&[u8], Errno> {
     if i32::from(address.family) != libc::AF_UNIX {
         return Err(Errno::EINVAL);
     }
