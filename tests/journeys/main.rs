@@ -3,6 +3,7 @@
 
 mod applying;
 mod bad_input;
+mod bad_plan;
 mod brought;
 mod codes_and_streams;
 mod killed;

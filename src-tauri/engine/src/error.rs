@@ -1,5 +1,6 @@
 //! What goes wrong, with the code that a caller may switch on.
 
+use nix::libc;
 use std::fmt;
 
 /// Closed list of codes.
@@ -59,9 +60,37 @@ pub struct Error {
 }
 
 impl Error {
-    /// Makes one.
+    /// Makes one. Where the machine failed, the message says what to do about that.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        let mut message = message.into();
+        if code == Code::Machine
+            && let Some(hint) = what_to_do(&message)
+        {
+            message.push_str(": ");
+            message.push_str(hint);
+        }
+        Self { code, message }
+    }
+}
+
+/// What helps where a call failed for lack of something; the causes come from all crates and carry the kernel's number.
+fn what_to_do(message: &str) -> Option<&'static str> {
+    let failed = |number: i32| message.contains(&format!("(os error {number})"));
+    if message.contains("ree some space") {
+        None
+    } else if failed(libc::EMFILE) || failed(libc::ENFILE) {
+        Some("raise the limit of open files (`ulimit -n`) and try again")
+    } else if failed(libc::ENOSPC) || failed(libc::EDQUOT) || message.contains("disk is full") {
+        Some("free some space and try again")
+    } else if message.contains(") at path \"") {
+        // Only temporary files are told so.
+        Some("make that directory one that you can write to, or name another in TMPDIR")
+    } else if failed(libc::EROFS) || message.contains("unable to open database file") {
+        Some(
+            "it must be a place that you can write to, with some descriptors left (`ulimit -n`); XDG_DATA_HOME and XDG_RUNTIME_DIR name others",
+        )
+    } else {
+        None
     }
 }
 
@@ -87,10 +116,7 @@ impl From<model::task::IllegalStep> for Error {
 
 /// Turns an I/O error into one that names the path.
 pub(crate) fn io<'a>(what: &'a str, path: &'a std::path::Path) -> impl Fn(std::io::Error) -> Error + 'a {
-    move |e| {
-        let hint = if e.kind() == std::io::ErrorKind::StorageFull { ": free some space and try again" } else { "" };
-        Error::new(Code::Machine, format!("{what} {} failed: {e}{hint}", path.display()))
-    }
+    move |e| Error::new(Code::Machine, format!("{what} {} failed: {e}", path.display()))
 }
 
 /// Lower crates' errors keep their words; the code says what a caller can do.

@@ -48,7 +48,13 @@ impl Host {
             // Without a session there is no runtime directory: the data directory is as private.
             .unwrap_or_else(|| data.join("run"))
             .join("airlock");
-        let exe = std::fs::read_link("/proc/self/exe").map_err(io("finding this program by", Path::new("/proc/self/exe")))?;
+        let exe = std::fs::read_link("/proc/self/exe").map_err(|e| {
+            let text = format!(
+                "/proc/self/exe can't be read ({e}): /proc is missing or something else is mounted there, and no process can be \
+                 watched without it; mount the kernel's own (`mount -t proc proc /proc`)"
+            );
+            Error::new(Code::Machine, text)
+        })?;
         let beside = exe.parent().unwrap_or(Path::new("/")).to_owned();
         let programs = Programs {
             jail: beside.join("airlock-jail"),

@@ -39,6 +39,7 @@ impl Engine {
         }
         let hostname = format!("airlock-{}", RunId::from_random(sys::random::bytes()));
         let in_force = policy_file::in_force(&policy)?;
+        self.need_places(&in_force)?;
         let mut all_env: Vec<(String, String)> = kit.as_ref().map(|k| k.env_set()).unwrap_or_default();
         all_env.extend(env);
         let git = worktree::TaskGit {

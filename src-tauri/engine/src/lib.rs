@@ -20,6 +20,7 @@ mod kits;
 mod launch;
 mod pause;
 mod policy_file;
+mod policy_paths;
 mod promises;
 mod recover;
 mod repos;

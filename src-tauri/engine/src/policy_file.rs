@@ -3,6 +3,7 @@
 use crate::Engine;
 use crate::error::{Code, Error, io};
 use crate::kits::Kit;
+use crate::policy_paths;
 use model::id::TaskId;
 use model::run::PolicyText;
 use policy::Problem;
@@ -133,15 +134,21 @@ impl Engine {
         if let Some(kit) = kit {
             text.text = kit.0.add_to(&text.name, &text.text).map_err(|p| told(&text.name, &p))?;
         }
-        let checked = in_force(&text)?;
-        let conflicts = checked.policy.conflicts(&self.host.layout, &self.host.home);
-        if !conflicts.is_empty() {
-            return Err(Error::new(
-                Code::Usage,
-                format!("the policy {} is refused, nothing starts: {}", text.name, conflicts.join("; ")),
-            ));
-        }
+        self.need_places(&in_force(&text)?)?;
         Ok(text)
+    }
+
+    /// That the places which a policy shows are there, and are none that no policy may show.
+    pub(crate) fn need_places(&self, in_force: &InForce) -> Result<(), Error> {
+        let InForce { policy, text } = in_force;
+        let mut faults = policy.conflicts(&self.host.layout, &self.host.home);
+        if faults.is_empty() {
+            faults = policy_paths::faults(policy, &self.host.home);
+        }
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(Code::Usage, format!("the policy {} is refused, nothing starts: {}", text.name, faults.join("; "))))
     }
 
     /// Checks a file; the error lists every problem.

@@ -2,6 +2,7 @@
 //! detached, and moved into place by the jail.
 
 use crate::error::{OrRefuse as _, Step, UNEXPECTED};
+use crate::mounts::missing;
 use crate::overlay::Layers;
 use jail_plan::{Access, Mapped, Plan, Stage, Step as PlanStep};
 use rustix::fs::CWD;
@@ -51,6 +52,7 @@ pub(crate) fn prepare(plan: &Plan) -> Step<Prepared> {
                 prepared.0.push((index, Bound::Missing));
                 continue;
             }
+            Err(Errno::NOENT | Errno::NOTDIR) => return Err(missing(source)),
             other => other.or_refuse(Stage::Idmap, UNEXPECTED, || format!("taking a mount of `{source}`"))?,
         };
         let attributes =

@@ -172,6 +172,7 @@ fn host(source: &Raw, access: Access, recursive: bool) -> Step<Option<OwnedFd>> 
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW | reach;
     let mount = match rustix::mount::open_tree(CWD, source.as_path(), flags) {
         Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::NOTDIR) => return Err(missing(source)),
         other => other.or_refuse(Stage::Mounts, UNEXPECTED, || format!("taking a mount of `{source}`"))?,
     };
     let attributes = Attributes { read_only: access == Access::Read, no_devices: true, ..Attributes::default() };
@@ -193,7 +194,7 @@ fn bind(place: &Place, mount: &OwnedFd, source: &Raw, target: &Raw) -> Step<()> 
     attach(mount, &target_fd, target)
 }
 
-fn missing(source: &Raw) -> Refusal {
+pub(crate) fn missing(source: &Raw) -> Refusal {
     let reason = format!("`{source}` does not exist, but the jail is to show it");
     Refusal::new(Stage::Mounts, Kind::NotFound, reason, "was it moved or removed while the task existed?")
 }

@@ -343,6 +343,9 @@ fn listen(socket: &OwnedFd, plan: &Plan, launcher: &mut Child) -> Result<Begun, 
             Ok(_) => {}
         }
         match receive(socket, RecvFlags::DONTWAIT) {
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                break Err(SpawnError::Broken("is none of this Airlock: its words are not known".into()));
+            }
             Err(e) => break Err(e.into()),
             Ok(None) => {
                 let status = launcher.try_wait()?.map_or_else(|| "is gone".to_owned(), |s| format!("ended with {s}"));

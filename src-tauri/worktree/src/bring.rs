@@ -139,7 +139,10 @@ pub fn bring(
     }
     let (code, said) = running.wait()?;
     let Some(Total { files, bytes, skipped, masked, masked_more }) = total.filter(|_| code == 0) else {
-        return Err(BringError::Ended(if said.is_empty() { format!("exit code {code}") } else { said }));
+        let silent = || {
+            format!("the program that copies ended with exit code {code} and without a word; is Airlock installed completely?")
+        };
+        return Err(BringError::Ended(if said.is_empty() { silent() } else { said }));
     };
     brought = Brought { files, bytes, skipped, masked, masked_more, ..brought };
     Ok(brought)
