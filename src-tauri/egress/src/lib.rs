@@ -3,6 +3,7 @@
 //! The jail's namespace has no network. Every TCP connection arrives at one transparent listener and every question for a name at
 //! one UDP socket; both live in the jail's namespace and are served here, outside. A name is judged before it gets an address, the
 //! connection when it arrives, the address outside before it is connected to; what is not allowed is reset and told.
+//! For a jail without a namespace both arrive on the machine's loopback, as connections that were made for it (`Inlets::Made`).
 //!
 //! Invariant: no variable, feature or build kind changes a judgement; tests reach their own servers by a rule with `address`.
 
