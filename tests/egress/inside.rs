@@ -146,7 +146,7 @@ pub(crate) fn server(answer: &'static str) -> Server {
                 let mut line = String::new();
                 if BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).is_ok() {
                     heard.lock().unwrap().push_str(&line);
-                    std::thread::sleep(testkit::wait::patiently(Duration::from_millis(500)));
+                    std::thread::sleep(testkit::wait::patiently(Duration::from_millis(500)).min(Duration::from_secs(2)));
                     open.fetch_sub(1, Ordering::SeqCst);
                     stream.write_all(answer.as_bytes()).unwrap_or(());
                 }

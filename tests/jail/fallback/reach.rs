@@ -61,11 +61,12 @@ fn p1_p2_p6_whatever_reaches_the_persons_files_and_programs_outside_reaches_none
     let control = lines(&String::from_utf8_lossy(&control.stdout));
     let works: Vec<&String> = control.iter().filter(|(_, how)| *how == "ok").map(|(name, _)| name).collect();
     for (name, how) in &control {
-        // What depends on the machine's own rules for tracers, or on its file system.
-        let may = name.starts_with("may:") || name == "shown-xflags";
+        // What depends on the machine's own rules for tracers, or on its file system; calls that an older kernel does not know.
+        let unknown = !scoped() && how == "Function not implemented";
+        let may = name.starts_with("may:") || name == "shown-xflags" || unknown;
         assert!(how == "ok" || may, "without a jail {name} works, so that it shows something: {how}");
     }
-    assert!(works.len() > 60, "{}: {works:?}", works.len());
+    assert!(works.len() > if scoped() { 60 } else { 50 }, "{}: {works:?}", works.len());
 
     let mut room = Room::new();
     let held = victims(&room.home.join("victims"));
