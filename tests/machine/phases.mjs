@@ -10,7 +10,7 @@ import { runInGuest } from './suites.mjs'
  * @type {Record<string, {minutes: number, kernelWords?: string[], memory?: string, run: (task: Task) => Promise<void>}>}
  */
 export const PHASES = {
-  plain: { minutes: 150, run: plain },
+  plain: { minutes: 240, run: plain },
   closed: { minutes: 40, run: closed },
   apparmor: { minutes: 20, run: apparmor },
   containers: { minutes: 20, run: containers },
