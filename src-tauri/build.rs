@@ -13,6 +13,8 @@ const COMMANDS: &[&str] = &[
     "create",
     "demo",
     "launch",
+    "pause",
+    "proceed",
     "stop",
     "discard",
     "look",

@@ -21,6 +21,8 @@ pub(crate) fn run() -> tauri::Result<()> {
             tasks::create,
             tasks::demo,
             tasks::launch,
+            tasks::pause,
+            tasks::proceed,
             tasks::stop,
             tasks::discard,
             review::look,

@@ -32,7 +32,10 @@ pub(crate) fn bubblewrap(person: &Sandbox, workspace: &Path, argv: &[&str]) -> C
     let mut c = person.command("bwrap");
     c.args(["--unshare-all", "--die-with-parent", "--new-session", "--hostname", "jail"]);
     for dir in SHOWN {
-        c.args(["--ro-bind-try", dir, dir]);
+        match std::fs::read_link(dir) {
+            Ok(to) => c.arg("--symlink").arg(to).arg(dir),
+            Err(_) => c.args(["--ro-bind-try", dir, dir]),
+        };
     }
     c.args(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs"]).arg(person.home());
     c.arg("--bind").args([workspace, workspace]).arg("--chdir").arg(workspace).args(argv);
@@ -51,7 +54,11 @@ fn like_bubblewrap(person: &Sandbox, workspace: &Path) -> Plan {
         optional,
     };
     let at = Raw::from;
-    let mut root: Vec<Step> = SHOWN.iter().map(|d| bind(Path::new(d), Access::Read, true)).collect();
+    let shown = |dir: &&'static str| match std::fs::read_link(dir) {
+        Ok(to) => Step::Symlink { target: at(*dir), points_to: Raw::from(to) },
+        Err(_) => bind(Path::new(dir), Access::Read, true),
+    };
+    let mut root: Vec<Step> = SHOWN.iter().map(shown).collect();
     root.extend([
         Step::Proc { target: at("/proc") },
         Step::Dev { target: at("/dev"), more: Vec::new() },

@@ -1,6 +1,6 @@
 //! The first minute: an empty window, the demo, one click.
 
-use crate::screen::{add_repository, at, pick, until_state, until_terminal};
+use crate::screen::{NewTask, add_repository, at, new_task, pick, selected_task, until_state, until_terminal};
 use testkit::Sandbox;
 use testkit::treehash::treehash;
 use testkit::window::{Display, Window};
@@ -68,6 +68,41 @@ fn one_click_starts_a_sandbox() {
     window.click(&at("discard-yes"));
     testkit::eventually("the task is gone from the rail", testkit::window::LIMIT, || (!window.has(&at("task"))).then_some(()));
     assert_eq!(treehash(&repo.path).unwrap(), before);
+}
+
+#[test]
+fn p8_a_run_is_paused_and_goes_on_by_button() {
+    let (person, display) = (Sandbox::new(), Display::start());
+    let repo = person.small_repo();
+    let window = Window::open(&person, &display);
+    add_repository(&window, &repo.path);
+    let beat = NewTask { title: "Beat", command: "while :; do echo beat >> beats; sleep 0.01; done", ..NewTask::default() };
+    new_task(&window, &beat);
+    until_state(&window, "running");
+    let file = person.task_dir(&selected_task(&window)).join("tree/beats");
+    let beats = || std::fs::metadata(&file).map_or(0, |m| m.len());
+    let grows = |from: u64| testkit::eventually("the run writes", testkit::window::LIMIT, || (beats() > from).then_some(()));
+    grows(0);
+    window.click(&at("pause"));
+    until_state(&window, "paused");
+    let before = beats();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(beats(), before, "nothing of a paused run writes");
+    window.shot("paused");
+    window.click(&at("proceed"));
+    until_state(&window, "running");
+    grows(before);
+
+    // Beside the run stands how each promise is kept; the badge and the page count alike.
+    let badge = window.text(&at("promises"));
+    window.click(&at("promises"));
+    window.find(&at("promise"));
+    let full = "return document.querySelectorAll(\"[data-test='promise'][data-level='full']\").length";
+    let full = window.script(full, vec![]).as_u64().unwrap();
+    assert!(full > 0 && badge.trim().starts_with(&format!("{full}/12")), "{full} in full, and the badge says {badge}");
+    window.shot("promises");
+    window.click(&at("stop"));
+    until_state(&window, "ended");
 }
 
 #[test]

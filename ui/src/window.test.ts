@@ -400,6 +400,33 @@ describe("the task's head", () => {
     expect(called("discard")).toHaveLength(1);
     expect(test("title")?.textContent).not.toBe("Recover from a torn WAL tail");
   });
+  it("pauses and goes on, by button and by key, and says who paused", async () => {
+    await open();
+    await click("pause");
+    expect(called("pause")).toHaveLength(1);
+    expect(test("state")?.textContent).toContain("Paused");
+    expect(document.querySelector("[data-test='task'][aria-current='page']")?.textContent).toContain("Paused");
+    expect(test("paused-by-limit")).toBeNull();
+    await accessible();
+    await press("p", { altKey: true });
+    expect(called("proceed")).toHaveLength(1);
+    expect(test("state")?.textContent).toContain("Running");
+    client.put((s) => (s.tasks.find((t) => t.id === "tttttttt")!.paused = "limit"));
+    await settle();
+    expect(test("paused-by-limit")?.textContent).toContain("as much again");
+    await accessible();
+    await click("proceed");
+    expect(test("paused-by-limit")).toBeNull();
+  });
+  it("says which caches a run sees, and why one is not shown", async () => {
+    await open();
+    await click("promises");
+    const rows = [...document.querySelectorAll("[data-test='cache']")].map((r) => r.textContent);
+    expect(rows).toHaveLength(2);
+    expect(rows[1]).toContain("npm: not shown");
+    expect(rows[1]).toContain("still being made");
+    await accessible();
+  });
   it("shows a failure in words with its code", async () => {
     await open();
     client.failNext("stop", "machine", "the run's warden does not answer");

@@ -133,14 +133,11 @@ pub(crate) fn say_losses(run: &model::run::Run) {
 
 /// What of the caches is not as a person may expect, a line each.
 fn caches(run: &model::run::Run) -> Vec<String> {
-    let rows = run.report.as_ref().and_then(|r| r.get("caches")?.as_array());
-    let line = |row: &serde_json::Value| {
-        let (name, reason) = (row.get("name")?.as_str()?, row.get("reason")?.as_str()?);
-        let shown = row.get("shown")?.as_bool()?;
-        let how = if shown { "is shown as it was before" } else { "is not shown" };
-        Some(format!("the cache {} {how}: {}", text::safe(name), text::safe(reason)))
+    let line = |row: engine::CacheRow| {
+        let how = if row.shown { "is shown as it was before" } else { "is not shown" };
+        row.reason.map(|why| format!("the cache {} {how}: {}", text::safe(&row.name), text::safe(&why)))
     };
-    rows.into_iter().flatten().filter_map(line).collect()
+    engine::RunView::from(run.clone()).caches.into_iter().filter_map(line).collect()
 }
 
 /// Says how it ended and what changed; gives the candidate's tree.

@@ -36,7 +36,7 @@ pub use doctor::{Advice, Check, Doctor};
 pub use error::{Code, Error};
 pub use host::{Host, Programs};
 pub use inherit::settle;
-pub use jail_plan::{Kept, Row, Status};
+pub use jail_plan::{Cache as CacheRow, Kept, Row, Status};
 pub use kits::KitView;
 pub use policy_file::PolicyView;
 pub use promises::{RunView, weaker};

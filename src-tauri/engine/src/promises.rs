@@ -1,6 +1,6 @@
 //! The table of promises of a run, from what its jail said.
 
-use jail_plan::{Kept, Report, Status};
+use jail_plan::{Cache, Kept, Report, Status};
 use model::run::Run;
 use serde::Serialize;
 
@@ -12,12 +12,15 @@ pub struct RunView {
     pub run: Run,
     /// Every promise and how it is kept; empty where no jail stood.
     pub promises: Vec<Kept>,
+    /// Caches of the person's tools that it was to see.
+    pub caches: Vec<Cache>,
 }
 
 impl From<Run> for RunView {
     fn from(run: Run) -> Self {
-        let promises = run.report.as_ref().map(|r| jail_plan::promises(&read(r))).unwrap_or_default();
-        Self { run, promises }
+        let report = run.report.as_ref().map(read);
+        let promises = report.as_ref().map(jail_plan::promises).unwrap_or_default();
+        Self { run, promises, caches: report.map(|r| r.caches).unwrap_or_default() }
     }
 }
 

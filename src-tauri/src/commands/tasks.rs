@@ -141,6 +141,22 @@ pub(crate) async fn launch(app: State<'_, App>, task: String, what: Start) -> An
     .await
 }
 
+/// Stops every process of a task's run where it is.
+#[tauri::command]
+pub(crate) async fn pause(app: State<'_, App>, task: String) -> Answer<()> {
+    app.run(move |e| Ok(e.pause(&TaskId::parse(&task)?)?)).await
+}
+
+/// Lets a paused run go on; one that a limit paused may take as much again.
+#[tauri::command]
+pub(crate) async fn proceed(app: State<'_, App>, task: String) -> Answer<()> {
+    app.run(move |e| {
+        e.proceed(&TaskId::parse(&task)?)?;
+        Ok(())
+    })
+    .await
+}
+
 /// Ends every process of a task's run.
 #[tauri::command]
 pub(crate) async fn stop(app: State<'_, App>, task: String) -> Answer<()> {

@@ -37,6 +37,15 @@ pub(crate) struct PromiseRow {
     pub(crate) reason: String,
 }
 
+/// A cache of one of the person's tools, for one run.
+#[derive(Debug, Clone, PartialEq, Serialize, TS)]
+pub(crate) struct Cache {
+    pub(crate) name: String,
+    pub(crate) shown: bool,
+    /// Why not, or what of it is missing; empty where all is there.
+    pub(crate) reason: String,
+}
+
 /// What blocks or weakens a start, and the one command that mends it.
 #[derive(Debug, Clone, PartialEq, Serialize, TS)]
 pub(crate) struct Cure {
@@ -79,6 +88,12 @@ impl From<engine::Row> for PromiseRow {
     fn from(r: engine::Row) -> Self {
         let (level, reason) = level(&r.status);
         Self { name: r.guarantee.to_string(), how: r.how, level, reason }
+    }
+}
+
+impl From<engine::CacheRow> for Cache {
+    fn from(c: engine::CacheRow) -> Self {
+        Self { name: c.name, shown: c.shown, reason: c.reason.unwrap_or_default() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Repositories, tasks, runs and what a new task needs, as the window shows them.
 
-use super::promise::Kept;
+use super::promise::{Cache, Kept};
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -22,6 +22,14 @@ pub(crate) enum TaskState {
     Applied,
     Failed,
     Discarded,
+}
+
+/// Who paused a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, TS)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PausedBy {
+    Person,
+    Limit,
 }
 
 /// How a run ended.
@@ -52,6 +60,8 @@ pub(crate) struct Task {
     pub(crate) problem: Option<String>,
     pub(crate) created: u64,
     pub(crate) run: Option<String>,
+    /// Whether its run is paused, and by whom.
+    pub(crate) paused: Option<PausedBy>,
 }
 
 /// What the rail shows.
@@ -71,6 +81,8 @@ pub(crate) struct Run {
     pub(crate) ended: Option<u64>,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) promises: Vec<Kept>,
+    /// Caches of tools that the run was to see.
+    pub(crate) caches: Vec<Cache>,
 }
 
 /// One task with its runs, oldest first.
@@ -171,6 +183,7 @@ impl From<model::task::Task> for Task {
             problem: t.problem,
             created: t.created,
             run: t.last_run.map(Into::into),
+            paused: t.paused.map(|by| if by == "limit" { PausedBy::Limit } else { PausedBy::Person }),
         }
     }
 }
@@ -192,6 +205,7 @@ impl From<engine::RunView> for Run {
             ended: r.ended,
             outcome: r.outcome.map(Into::into),
             promises: view.promises.into_iter().map(Into::into).collect(),
+            caches: view.caches.into_iter().map(Into::into).collect(),
         }
     }
 }

@@ -11,13 +11,22 @@ message: string, };
 export type Repo = { id: string, path: string, name: string, };
 export type TaskState = "ready" | "running" | "ended" | "applied" | "failed" | "discarded";
 export type Outcome = { exit: number | null, signal: number | null, limit: string | null, refused: string | null, };
+export type PausedBy = "person" | "limit";
 export type Task = { id: string, repo: string, title: string, prompt: string, branch: string, base: string, baseBranch: string | null, 
 /**
  * Kit, or none for a bare command.
  */
-agent: string | null, argv: Array<string>, policy: string, state: TaskState, problem: string | null, created: number, run: string | null, };
+agent: string | null, argv: Array<string>, policy: string, state: TaskState, problem: string | null, created: number, run: string | null, 
+/**
+ * Whether its run is paused, and by whom.
+ */
+paused: PausedBy | null, };
 export type Overview = { repos: Array<Repo>, tasks: Array<Task>, };
-export type Run = { id: string, hostname: string, argv: Array<string>, started: number, ended: number | null, outcome: Outcome | null, promises: Array<Kept>, };
+export type Run = { id: string, hostname: string, argv: Array<string>, started: number, ended: number | null, outcome: Outcome | null, promises: Array<Kept>, 
+/**
+ * Caches of tools that the run was to see.
+ */
+caches: Array<Cache>, };
 export type TaskDetail = { task: Task, runs: Array<Run>, 
 /**
  * Branch that an apply stands on, if one does.
@@ -42,6 +51,11 @@ accepted: boolean,
  */
 rows: Array<PromiseRow>, };
 export type PromiseRow = { name: string, how: string, level: Level, reason: string, };
+export type Cache = { name: string, shown: boolean, 
+/**
+ * Why not, or what of it is missing; empty where all is there.
+ */
+reason: string, };
 export type Cure = { at: string, what: string, why: string, command: string | null, 
 /**
  * Name by which the person's own policy can accept the loss.

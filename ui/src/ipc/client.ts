@@ -60,6 +60,9 @@ export interface Client {
   /** Starts the task's agent again, or a shell in the same jail's make. */
   launch(task: string, what: B.Start): Promise<void>;
   demo(progress: (words: string) => void): Promise<B.Task>;
+  /** Stops every process where it is; `proceed` lets them go on. */
+  pause(task: string): Promise<void>;
+  proceed(task: string): Promise<void>;
   stop(task: string): Promise<void>;
   discard(task: string): Promise<void>;
   events(task: string, from: number, batch: (b: B.EventBatch) => void, failed: (e: AppError) => void): Close;
@@ -117,6 +120,8 @@ export const tauriClient: Client = {
   create: (task, progress) => call("create", { task, progress: words(progress) }),
   launch: (task, what) => call("launch", { task, what }),
   demo: (progress) => call("demo", { progress: words(progress) }),
+  pause: (task) => call("pause", { task }),
+  proceed: (task) => call("proceed", { task }),
   stop: (task) => call("stop", { task }),
   discard: (task) => call("discard", { task }),
   events(task, from, batch, failed) {

@@ -60,6 +60,7 @@ function task(id: string, of: string, title: string, state: Task["state"], more:
     problem: null,
     created: START,
     run: state === "ready" ? null : `run${id}`.slice(0, 8),
+    paused: null,
     ...more,
   };
 }
@@ -185,7 +186,7 @@ export function fakeClient(empty = false): Fake {
     return structuredClone(work());
   }
   const runs = (t: Task): Run[] =>
-    t.run === null ? [] : [{ id: t.run, hostname: "airlock-k3f9w2ab", argv: t.argv, started: START, ended: t.state === "running" ? null : START + 2_467_000, outcome: t.state === "running" ? null : { exit: 0, signal: null, limit: null, refused: t.state === "failed" ? t.problem : null }, promises: t.state === "failed" ? [] : PROMISES }];
+    t.run === null ? [] : [{ id: t.run, hostname: "airlock-k3f9w2ab", argv: t.argv, started: START, ended: t.state === "running" ? null : START + 2_467_000, outcome: t.state === "running" ? null : { exit: 0, signal: null, limit: null, refused: t.state === "failed" ? t.problem : null }, promises: t.state === "failed" ? [] : PROMISES, caches: t.state === "failed" ? [] : [{ name: "cargo", shown: true, reason: "" }, { name: "npm", shown: false, reason: "the copy is still being made" }] }];
   const add = (title: string, repoId: string, more: Partial<Task> = {}) => {
     const t = task(Math.random().toString(36).slice(2, 10).padEnd(8, "a"), repoId, title, "running", { created: Date.now(), ...more });
     state.tasks.push(t);
@@ -248,9 +249,19 @@ export function fakeClient(empty = false): Fake {
         if (!state.repos.some((r) => r.name === "airlock-demo")) state.repos.push(repo("eeeeeeee", "airlock-demo"));
         return add("Demo", "eeeeeeee", { agent: null, argv: ["sh", "agent.sh"] });
       }),
+    pause: (id) =>
+      run("pause", [id], () => {
+        find(id).paused = "person";
+        changed();
+      }),
+    proceed: (id) =>
+      run("proceed", [id], () => {
+        find(id).paused = null;
+        changed();
+      }),
     stop: (id) =>
       run("stop", [id], () => {
-        find(id).state = "ended";
+        Object.assign(find(id), { state: "ended", paused: null });
         changed();
       }),
     discard: (id) =>

@@ -5,7 +5,7 @@ export type Where = "anywhere" | "activity" | "changes" | "terminal" | "dialog";
 
 /** What a key does. */
 export type Action =
-  | "new" | "tab1" | "tab2" | "tab3" | "prevTask" | "nextTask" | "region" | "sheet" | "back"
+  | "new" | "tab1" | "tab2" | "tab3" | "prevTask" | "nextTask" | "pause" | "region" | "sheet" | "back"
   | "down" | "up" | "open" | "filter" | "nextDenied" | "follow" | "latest"
   | "accept" | "reject" | "view" | "prevHunk" | "nextHunk" | "marks"
   | "leave" | "copy" | "paste" | "confirm" | "close";
@@ -27,6 +27,7 @@ export const KEYS: readonly Key[] = [
   { where: "anywhere", action: "tab3", keys: ["Alt+3"], words: "Changes" },
   { where: "anywhere", action: "prevTask", keys: ["Alt+ArrowUp"], words: "task above" },
   { where: "anywhere", action: "nextTask", keys: ["Alt+ArrowDown"], words: "task below" },
+  { where: "anywhere", action: "pause", keys: ["Alt+p"], words: "pause, continue" },
   { where: "anywhere", action: "region", keys: ["F6"], words: "next region" },
   { where: "anywhere", action: "sheet", keys: ["?"], words: "all keys" },
   { where: "anywhere", action: "back", keys: ["Escape"], words: "back" },

@@ -33,7 +33,7 @@ describe("text that hides is written out", () => {
 
 describe("the key table", () => {
   const ACTIONS: Record<Where, Action[]> = {
-    anywhere: ["new", "tab1", "tab2", "tab3", "prevTask", "nextTask", "region", "sheet", "back"],
+    anywhere: ["new", "tab1", "tab2", "tab3", "prevTask", "nextTask", "pause", "region", "sheet", "back"],
     activity: ["down", "up", "open", "filter", "nextDenied", "follow", "latest"],
     changes: ["down", "up", "accept", "reject", "nextHunk", "prevHunk", "view", "marks", "filter"],
     terminal: ["leave", "copy", "paste"],

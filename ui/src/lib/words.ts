@@ -19,14 +19,16 @@ const STATES: Record<TaskState, Shown> = {
   discarded: { icon: "trash", word: "Discarded", tone: "" },
 };
 
+const PAUSED: Shown = { icon: "hold", word: "Paused", tone: "warn" };
+
 /** A task's state. */
-export function stateOf(state: TaskState): Shown {
-  return STATES[state];
+export function stateOf(task: Pick<Task, "state" | "paused">): Shown {
+  return task.paused !== null ? PAUSED : STATES[task.state];
 }
 
 /** The line under a task's title in the rail. */
 export function taskLine(task: Task, now: number): string {
-  const parts = [STATES[task.state].word];
+  const parts = [stateOf(task).word];
   if (task.state === "failed" && task.problem) parts.push(task.problem.split("\n")[0] ?? "");
   else {
     parts.push(ago(now - task.created));
