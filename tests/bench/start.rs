@@ -55,7 +55,7 @@ fn like_bubblewrap(person: &Sandbox, workspace: &Path) -> Plan {
     };
     let at = Raw::from;
     let shown = |dir: &&'static str| match std::fs::read_link(dir) {
-        Ok(to) => Step::Symlink { target: at(*dir), points_to: Raw::from(to) },
+        Ok(to) => Step::Symlink { target: Raw::from(*dir), points_to: Raw::from(to) },
         Err(_) => bind(Path::new(dir), Access::Read, true),
     };
     let mut root: Vec<Step> = SHOWN.iter().map(shown).collect();

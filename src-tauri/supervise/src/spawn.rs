@@ -135,7 +135,7 @@ fn start_jail(
     }
     let begun = match begin(&ours, &plan, text, stdio.as_ref()) {
         // Whoever hung up has said why.
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        Err(e) if !matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Err(e.into()),
         _ => listen(&ours, &plan, &mut launcher),
     };
     // The launcher ends by itself once the jail's init exists; an early end of ours must not leave it behind.
