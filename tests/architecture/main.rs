@@ -5,4 +5,5 @@ mod edges;
 mod fences;
 mod linked;
 mod source;
+mod teeth;
 mod tree;
