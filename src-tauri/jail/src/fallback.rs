@@ -13,6 +13,7 @@ use jail_plan::{Guarantee, Handed, Raw, Say, Stage, Status};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, PidfdFlags, Signal};
+use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use sys::clone::{SIBLING, Side};
 
@@ -119,7 +120,7 @@ fn write(path: &Raw, contents: &Raw) -> Step<()> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file =
         rustix::fs::openat(CWD, beside.as_path(), flags, Mode::from_raw_mode(0o644)).or_refuse(Stage::Exec, PLANTED, what)?;
-    rustix::io::write(&file, contents.as_bytes()).or_refuse(Stage::Exec, UNEXPECTED, what)?;
+    std::fs::File::from(file).write_all(contents.as_bytes()).or_refuse(Stage::Exec, UNEXPECTED, what)?;
     rustix::fs::rename(beside.as_path(), path.as_path()).or_refuse(Stage::Exec, PLANTED, what)
 }
 

@@ -9,7 +9,7 @@ mod places;
 
 pub use flows::{Flows, WayOut};
 
-use crate::notify::Memory;
+use crate::notify::{Memory, int};
 use crate::who::{Who, status};
 use files::Change;
 use jail_plan::Plan;
@@ -187,7 +187,7 @@ impl Desk {
         let pid = |id: u32| i32::try_from(id).ok().and_then(Pid::from_raw).ok_or(Errno::ESRCH);
         let open = |id: u32, flags| rustix::process::pidfd_open(pid(id)?, flags).map_err(errno);
         let process = open(n.tid, THREAD).or_else(|_| open(status(n.tid).ok_or(Errno::ESRCH)?.tgid, PidfdFlags::empty()))?;
-        let fd = rustix::process::pidfd_getfd(&process, number(register), PidfdGetfdFlags::empty()).map_err(errno);
+        let fd = rustix::process::pidfd_getfd(&process, int(register), PidfdGetfdFlags::empty()).map_err(errno);
         self.still(n)?;
         fd
     }
@@ -212,12 +212,6 @@ impl Desk {
     fn still(&self, n: &Notification) -> Result<(), Errno> {
         if is_waiting(self.listener.as_fd(), n.id) { Ok(()) } else { Err(Errno::ESRCH) }
     }
-}
-
-/// The lower half of a register, which is what the kernel reads of an int.
-#[allow(clippy::cast_possible_truncation, reason = "the kernel reads descriptors and flags from the lower half of a register")]
-fn number(register: u64) -> i32 {
-    register as i32
 }
 
 fn errno(error: rustix::io::Errno) -> Errno {

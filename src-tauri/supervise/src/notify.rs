@@ -11,6 +11,8 @@ mod memory;
 pub use crate::fact::Fact;
 pub use announced::Announced;
 
+pub(crate) use announced::plain;
+pub(crate) use calls::int;
 pub(crate) use memory::{Address, Memory, fill_all as fill, parse_address, text};
 
 use crate::broker::{Broker, Flows, Reach};

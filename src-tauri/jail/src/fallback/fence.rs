@@ -1,22 +1,20 @@
 //! Landlock as the only lock: what is not named can't be opened, and nothing inside signals or looks at what is outside.
 
-use crate::error::{OrRefuse as _, Step, UNEXPECTED};
-use crate::second_lock::open;
+use crate::error::{OrRefuse as _, Step};
+use crate::second_lock::{WANTED, allow};
 use jail_plan::{Guarantee, Landlock, Raw, Report, Stage, Status};
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, Ruleset,
-    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
+    Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, LandlockStatus, Ruleset, RulesetAttr as _,
+    RulesetStatus, Scope,
 };
-use rustix::fs::FileType;
 
-const WANTED: ABI = ABI::V6;
 const HINT: &str = "without namespaces Landlock is all that stands: the kernel needs it (Linux 5.13, and `landlock` in lsm=)";
 
 /// Confines this process and all that come from it.
 pub(super) fn close(rules: &Landlock, terminal: Option<Raw>, report: &mut Report) -> Step<()> {
     let what = || "setting up Landlock".to_owned();
     let all = AccessFs::from_all(WANTED);
-    let mut ruleset = Ruleset::default()
+    let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)
         // No rule follows: a connection is the warden's to make, and no port is anybody's to take.
@@ -31,16 +29,7 @@ pub(super) fn close(rules: &Landlock, terminal: Option<Raw>, report: &mut Report
         (&rules.readable, AccessFs::from_read(WANTED)),
         (&rules.listed, AccessFs::ReadDir.into()),
     ];
-    for (paths, access) in lists {
-        for path in paths {
-            let Some((fd, kind)) = open(path)? else { continue };
-            let access = if kind == FileType::Directory { access } else { access & AccessFs::from_file(WANTED) };
-            ruleset = ruleset
-                .add_rule(PathBeneath::new(fd, access))
-                .or_refuse(Stage::Landlock, UNEXPECTED, || format!("allowing `{path}`"))?;
-        }
-    }
-    let status = ruleset.restrict_self().or_refuse(Stage::Landlock, HINT, what)?;
+    let status = allow(ruleset, &lists)?.restrict_self().or_refuse(Stage::Landlock, HINT, what)?;
     let how = match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => format!("Landlock ABI {}, which stands alone", effective_abi as i32),
         LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => String::new(),

@@ -1,7 +1,8 @@
 //! Modes and times of files: Landlock judges neither, so they are changed here, beneath what the jail may write.
 
 use super::places::{End, HERE, by_number, cwd, own_descriptor};
-use super::{Desk, errno, number};
+use super::{Desk, errno};
+use crate::notify::int;
 use nix::errno::Errno;
 use nix::libc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps};
@@ -32,19 +33,18 @@ impl Desk {
         let register = |i: usize| n.args.get(i).copied().unwrap_or(0);
         match change {
             Change::Mode { at, path, mode, flags } => {
-                #[allow(clippy::cast_possible_truncation, reason = "the kernel reads a mode from the lower half of a register")]
-                let mode = register(mode) as u32 & 0o7777;
+                let mode = int(register(mode)).cast_unsigned() & 0o7777;
                 if mode & LENDS != 0 {
                     return Err(Errno::EPERM);
                 }
-                let flags = flags.map_or(0, |i| number(register(i)));
+                let flags = flags.map_or(0, |i| int(register(i)));
                 let file = self.file(n, at.map(register), path.map(register), flags)?;
                 rustix::fs::chmod(by_number(&file), Mode::from_raw_mode(mode)).map_err(errno)?;
             }
             Change::Times => {
                 let path = Some(register(1)).filter(|path| *path != 0);
                 let times = self.times(n, register(2))?;
-                let file = self.file(n, Some(register(0)), path, number(register(3)))?;
+                let file = self.file(n, Some(register(0)), path, int(register(3)))?;
                 rustix::fs::utimensat(CWD, by_number(&file), &times, AtFlags::empty()).map_err(errno)?;
             }
         }
@@ -72,7 +72,7 @@ impl Desk {
         match text.as_deref() {
             None => self.own(n, at.ok_or(Errno::EFAULT)?),
             Some(b"") if flags & libc::AT_EMPTY_PATH != 0 => match at {
-                Some(at) if number(at) != HERE => self.own(n, at),
+                Some(at) if int(at) != HERE => self.own(n, at),
                 Some(_) | None => self.places.find(&cwd(n.tid)?, End::Followed),
             },
             Some(b"") => Err(Errno::ENOENT),
@@ -89,7 +89,7 @@ impl Desk {
         if path.is_absolute() {
             return Ok(path.to_owned());
         }
-        let directory = match at.filter(|at| number(*at) != HERE) {
+        let directory = match at.filter(|at| int(*at) != HERE) {
             Some(at) => std::fs::read_link(by_number(&self.descriptor(n, at)?)).map_err(|_| Errno::EACCES)?,
             None => cwd(n.tid)?,
         };

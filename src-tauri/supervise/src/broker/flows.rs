@@ -1,8 +1,8 @@
 //! Connections: made here on the caller's own socket, to the way out or to a socket beneath what the jail may write.
 
 use super::places::{End, by_number};
-use super::{Desk, Step, errno, number};
-use crate::notify::parse_address;
+use super::{Desk, Step, errno};
+use crate::notify::{int, parse_address, plain};
 use model::event::Process;
 use nix::errno::Errno;
 use nix::libc;
@@ -57,11 +57,6 @@ impl Flows {
         }
         list.push_back(Flow { at: Instant::now(), from: plain(from), to: plain(to), process });
     }
-}
-
-/// Without mapping, flow label and scope.
-fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Longest address that the kernel takes.
@@ -181,11 +176,11 @@ impl Desk {
         if name.path().is_none() {
             return Err(Errno::EACCES);
         }
-        rustix::net::listen(&socket.fd, number(n.args[1])).map_err(errno).map(|()| 0)
+        rustix::net::listen(&socket.fd, int(n.args[1])).map_err(errno).map(|()| 0)
     }
 
     fn address(&self, n: &Notification) -> Result<Written, Errno> {
-        let len = usize::try_from(number(n.args[2])).map_err(|_| Errno::EINVAL)?;
+        let len = usize::try_from(int(n.args[2])).map_err(|_| Errno::EINVAL)?;
         if !(2..=LONGEST).contains(&len) {
             return Err(Errno::EINVAL);
         }

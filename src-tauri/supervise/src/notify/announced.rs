@@ -50,7 +50,7 @@ impl Announced {
 }
 
 /// Without mapping, flow label and scope.
-fn plain(address: SocketAddr) -> SocketAddr {
+pub(crate) fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 

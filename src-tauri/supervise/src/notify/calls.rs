@@ -75,14 +75,14 @@ fn shape(nr: i64) -> Option<Shape> {
 pub(crate) fn read(n: &Notification, memory: Option<&dyn Memory>) -> Option<Call> {
     let arg = |i: usize| n.args.get(i).copied().unwrap_or(0);
     let text = |i: usize| memory.and_then(|memory| memory::text(memory, n.tid, arg(i)));
-    let dir = |i: Option<usize>| i.map_or(libc::AT_FDCWD, |i| descriptor(arg(i)));
+    let dir = |i: Option<usize>| i.map_or(libc::AT_FDCWD, |i| int(arg(i)));
     let address = || memory.and_then(|memory| memory::socket_address(memory, n.tid, arg(1), arg(2)));
     Some(match shape(n.nr)? {
         Shape::Exec { dir: d, path, argv } => Call::Exec {
             at: At { dir: dir(d), path: text(path) },
             argv: memory.and_then(|memory| memory::argv(memory, n.tid, arg(argv))),
         },
-        Shape::Connect => Call::Connect { socket: descriptor(arg(0)), address: address() },
+        Shape::Connect => Call::Connect { socket: int(arg(0)), address: address() },
         Shape::Bind => Call::Bind { address: address() },
         Shape::Open { dir: d, path, flags } => {
             Call::File { op: open_op(arg(flags))?, at: At { dir: dir(d), path: text(path) }, to: None }
@@ -100,8 +100,9 @@ pub(crate) fn read(n: &Notification, memory: Option<&dyn Memory>) -> Option<Call
     })
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "the kernel reads descriptors from the lower half of a register")]
-fn descriptor(register: u64) -> i32 {
+/// What the kernel reads of an int: descriptors, flags, modes.
+#[allow(clippy::cast_possible_truncation, reason = "the kernel reads an int from the lower half of a register")]
+pub(crate) fn int(register: u64) -> i32 {
     register as i32
 }
 
