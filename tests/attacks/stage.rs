@@ -4,7 +4,7 @@ use crate::canary::Canary;
 use crate::room::Room;
 use crate::table::{Attack, Program, Victim};
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,10 @@ pub(crate) struct Stage {
     sockets: Vec<Canary>,
     tcp: u16,
     udp: u16,
+    vsock: Option<(Canary, u32)>,
+    screen: Option<testkit::window::Display>,
+    /// Where a cache is seen: outside, where its files are, until a jail shows it.
+    cache: PathBuf,
     name: String,
     before: Before,
     huge_pages: bool,
@@ -84,6 +88,19 @@ impl Stage {
         room.grants.write = vec![at("shared")];
         room.grants.hide.push(at("shown/hidden"));
         room.grants.processes = 64;
+        if attack.victim == Victim::Cache {
+            fs::create_dir_all(at("outside/cache/content")).unwrap();
+            for file in ["content/one", "content/two", "top"] {
+                fs::write(at("outside/cache").join(file), "a file of the cache\n").unwrap();
+            }
+            let private = room.task.path().join("caches/npm");
+            for dir in ["upper", "work"] {
+                fs::create_dir_all(private.join(dir)).unwrap();
+            }
+            let target = room.home.join(".npm/_cacache");
+            room.grants.caches =
+                vec![supervise::compose::Layered { name: "npm".into(), lower: at("outside/cache"), private, target }];
+        }
         crate::machine::prepare(attack);
         prepare(attack, &room, &secret, &name);
         // What an attack changes is what is there now, not before it was prepared.
@@ -102,13 +119,36 @@ impl Stage {
             since_start: since_start(),
         };
         let huge_pages = attack.victim == Victim::HugePages;
-        let scratch = at("scratch");
+        let screen = (attack.victim == Victim::Screen).then(testkit::window::Display::start);
+        let vsock = (attack.victim == Victim::Vsock).then(Canary::vsock).flatten();
+        let (scratch, cache) = (at("scratch"), at("outside/cache"));
         let memory = [memory.to_owned(), word.to_owned()];
-        Self { room, secret, scratch, process, memory, sockets, tcp: tcp_port, udp: udp_port, name, before, huge_pages }
+        Self {
+            room,
+            secret,
+            scratch,
+            process,
+            memory,
+            sockets,
+            tcp: tcp_port,
+            udp: udp_port,
+            vsock,
+            screen,
+            cache,
+            name,
+            before,
+            huge_pages,
+        }
     }
 
     pub(crate) fn at(&self, place: &str) -> PathBuf {
         self.room.root.join(place)
+    }
+
+    /// From here on words are filled in for a program inside.
+    pub(crate) fn go_inside(&mut self) {
+        self.room.tools = vec![];
+        self.cache = self.room.home.join(".npm/_cacache");
     }
 
     pub(crate) fn secret_file(&self, victim: Victim) -> PathBuf {
@@ -139,6 +179,9 @@ impl Stage {
             ("{abstract-datagram}", format!("{}-datagram", self.name)),
             ("{tcp}", self.tcp.to_string()),
             ("{udp}", self.udp.to_string()),
+            ("{vsock}", self.vsock.as_ref().map_or(0, |(_, port)| *port).to_string()),
+            ("{display}", self.screen.as_ref().map_or_else(String::new, |screen| screen.name().to_owned())),
+            ("{cache}", path(self.cache.clone())),
             ("{runtime}", path(self.at("outside/runtime"))),
             ("{name}", self.name.clone()),
             ("{handle}", self.handle(victim, word)),
@@ -179,13 +222,15 @@ impl Stage {
             Victim::Secret | Victim::Hidden | Victim::Memory | Victim::Key | Victim::Log => {
                 output.contains(&secret) || writable.iter().any(|w| holds(w, secret.as_bytes()))
             }
-            Victim::File => about(&self.at("outside")) != self.before.outside,
+            Victim::File | Victim::Cache => about(&self.at("outside")) != self.before.outside,
             Victim::Shown => about(&self.at("shown")) != self.before.shown,
             Victim::Process => about_process(&self.process, &self.memory[1]) != self.before.process,
             Victim::Stream => self.sockets[0].sang(),
             Victim::Datagram => self.sockets[1].sang(),
             Victim::Abstract => self.sockets[2].sang(),
             Victim::AbstractDatagram => self.sockets[3].sang(),
+            Victim::Screen => self.screen.as_ref().is_some_and(|screen| is_named(screen.name(), &self.name)),
+            Victim::Vsock => self.vsock.as_mut().is_some_and(|(canary, _)| canary.sang()),
             Victim::Tcp => self.sockets[4].sang(),
             Victim::Udp => self.sockets[5].sang(),
             Victim::Descriptor(kind) => processes.iter().any(|pid| links(*pid).iter().any(|l| is_kind(*pid, l, kind))),
@@ -218,6 +263,26 @@ impl Drop for Stage {
         drop(self.process.kill());
         drop(self.process.wait());
     }
+}
+
+/// Whether an X server knows an atom of this name. It is asked by its own protocol: two requests, of which the first has the order
+/// of bytes and no authority.
+fn is_named(display: &str, word: &str) -> bool {
+    let path = format!("/tmp/.X11-unix/X{}", display.trim_start_matches(':'));
+    let mut server = std::os::unix::net::UnixStream::connect(path).unwrap();
+    server.write_all(b"l\0\x0b\0\0\0\0\0\0\0\0\0").unwrap();
+    let mut head = [0; 8];
+    server.read_exact(&mut head).unwrap();
+    let mut rest = vec![0; usize::from(u16::from_le_bytes([head[6], head[7]])) * 4];
+    server.read_exact(&mut rest).unwrap();
+    let word: Vec<u8> = word.bytes().chain(std::iter::repeat_n(0, word.len().wrapping_neg() % 4)).collect();
+    let [length, letters] = [2 + word.len() / 4, word.iter().filter(|b| **b != 0).count()].map(|n| u16::try_from(n).unwrap());
+    // InternAtom, only if it exists.
+    server.write_all(&[&[16, 1][..], &length.to_le_bytes(), &letters.to_le_bytes(), &[0, 0], &word].concat()).unwrap();
+    let mut answer = [0; 32];
+    server.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[0], 1, "the server answers");
+    answer[8..12] != [0; 4]
 }
 
 fn dumped(dir: &Path) -> bool {

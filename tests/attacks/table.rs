@@ -38,6 +38,8 @@ pub(crate) enum Victim {
     File,
     /// A file that is shown to be read only: likewise.
     Shown,
+    /// What lies below a cache: likewise.
+    Cache,
     /// A process: it is dead, stopped, or anything about it changes.
     Process,
     /// The secret that a process holds comes out of the program.
@@ -50,6 +52,10 @@ pub(crate) enum Victim {
     Abstract,
     /// A socket in the abstract namespace, datagrams: likewise.
     AbstractDatagram,
+    /// An X server of the person's: a word is known there that only the program says.
+    Screen,
+    /// A server at the machine's own address among virtual machines (vsock): a word arrives at it.
+    Vsock,
     /// TCP on loopback: likewise.
     Tcp,
     /// UDP on loopback: likewise.

@@ -176,10 +176,42 @@ fn p10_a_machine_that_lacks_something_says_what_and_keeps_nothing() {
         ("16 descriptors", "ulimit -n 16".into(), 7, &["Too many open files", "ulimit -n"]),
         ("another jail program", "mount --bind /bin/true $JAIL".into(), 7, &["jail program", "without a word", "airlock doctor"]),
         ("a jail program that is none", "mount --bind /etc/passwd $JAIL".into(), 7, &["airlock-jail", "installed completely"]),
+        ("a jail program of another version", newer_plan(), 7, &["the plan has version", "the same installation"]),
         ("another warden", "mount --bind /bin/true $WARDEN".into(), 7, &["without a word", "installed completely"]),
     ];
     for (what, script, code, words) in cases {
         let ended = world.on_machine(&script);
         world.ends(what, &ended, code, words);
     }
+}
+
+/// In the jail program's place, one that hands it the plan of a later version.
+fn newer_plan() -> String {
+    let script = "#!/usr/bin/python3 -I\nimport json, os\n\
+                  plan = json.loads(os.pread(1, os.fstat(1).st_size, 0))\nplan[\"version\"] += 1\n\
+                  fd = os.memfd_create(\"plan\")\nos.write(fd, json.dumps(plan).encode())\nos.lseek(fd, 0, 0)\nos.dup2(fd, 1)\n\
+                  os.execv(\"/mnt/jail\", [\"airlock-jail\"])\n";
+    format!(
+        "mount -t tmpfs none /mnt; cp $JAIL /mnt/jail; printf %s '{script}' >/mnt/newer; chmod 755 /mnt/newer; mount --bind /mnt/newer $JAIL"
+    )
+}
+
+#[test]
+fn p10_a_machine_without_a_place_for_temporary_files_says_so() {
+    let person = Sandbox::below(Path::new("/var/tmp"));
+    let world = World::new(&person);
+    // A root with everything of this one but `/tmp`.
+    let without = |also: &str| {
+        format!(
+            "mount -t tmpfs none /mnt; cd /; for d in *; do case $d in mnt|tmp) ;; \
+             *) if [ -L $d ]; then cp -P $d /mnt/; elif [ -d $d ]; then mkdir /mnt/$d; mount --rbind $d /mnt/$d; fi;; esac; done; {also} \
+             mkdir /mnt/old; pivot_root /mnt /mnt/old; cd $HOME; umount -l /old; rmdir /old"
+        )
+    };
+    let control = world.on_machine(&without("mkdir -m 1777 /mnt/tmp;"));
+    if control.err().contains("unshare: ") {
+        return not_tested_here("user namespaces for an ordinary user");
+    }
+    world.ends("the control: a root made likewise, with /tmp", &control, 0, &[]);
+    world.ends("no /tmp", &world.on_machine(&without("")), 7, &["/tmp", "TMPDIR"]);
 }

@@ -20,7 +20,12 @@ impl Default for Sandbox {
 impl Sandbox {
     /// Fresh directories; a home with a git identity and an `~/.ssh` that nobody may read.
     pub fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("airlock-test-").tempdir().expect("a temporary directory can be made");
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// The same in another place than that for temporary files.
+    pub fn below(place: &Path) -> Self {
+        let dir = tempfile::Builder::new().prefix("airlock-test-").tempdir_in(place).expect("a temporary directory can be made");
         let root = dir.path().canonicalize().expect("the temporary directory exists");
         let it = Self { dir: Some(dir), root };
         for d in [it.home(), it.data(), it.config(), it.runtime(), it.home().join(".ssh")] {

@@ -29,7 +29,7 @@ impl Display {
     pub fn start() -> Self {
         let memory = tempfile::tempdir().expect("a temporary directory");
         let mut server = std::process::Command::new("Xvfb")
-            .args(["-displayfd", "1", "-screen", "0", "1440x900x24", "-nolisten", "tcp", "-fbdir"])
+            .args(["-displayfd", "1", "-screen", "0", "1440x900x24", "-nolisten", "tcp", "-noreset", "-fbdir"])
             .arg(memory.path())
             .process_group(0)
             .stdout(Stdio::piped())

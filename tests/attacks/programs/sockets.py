@@ -82,6 +82,21 @@ def tcp(port):
     client.sendall(WORD)
 
 
+def vsock(port):
+    """The machine's own address, the host's, and the one that the machine has among others."""
+    own = socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)
+    own.bind((socket.VMADDR_CID_ANY, socket.VMADDR_PORT_ANY))
+    for cid in (1, 2, own.getsockname()[0]):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM):
+            try:
+                client = socket.socket(socket.AF_VSOCK, kind)
+                client.settimeout(1)
+                client.connect((cid, int(port)))
+                client.sendall(WORD)
+            except OSError as error:
+                print(cid, kind, error)
+
+
 def udp(port):
     client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     client.sendto(WORD, ("127.0.0.1", int(port)))
@@ -118,6 +133,7 @@ WAYS = {
     "guessed": guessed,
     "tcp": tcp,
     "udp": udp,
+    "vsock": vsock,
     "every-address": every_address,
     "question": question,
 }
