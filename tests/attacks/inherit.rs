@@ -65,6 +65,8 @@ const CLEAR: &str = "0000000000000000";
 /// That nothing of it is there.
 #[track_caller]
 fn nothing(has: &Found) {
+    // Who runs the tests with less than the usual priority gives jails no more.
+    let own = rustix::process::getpriority_process(None).unwrap().max(0).to_string();
     let want = [
         ("descriptors", "0"),
         ("SigIgn", CLEAR),
@@ -79,7 +81,7 @@ fn nothing(has: &Found) {
         ("Seccomp", "2"),
         ("scheduler", "0"),
         ("disk", "0"),
-        ("priority", "0"),
+        ("priority", own.as_str()),
         ("personality", "0"),
         ("secure bits", "0"),
         ("keep capabilities", "0"),
