@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { isFresh } from '../src-tauri/setup/fresh.mjs'
 import { onPath, provide } from '../src-tauri/setup/system.mjs'
 import { tooOld } from '../src-tauri/setup/versions.mjs'
+import { fuzz } from './run/fuzz.mjs'
 import { ordinaryUser } from './run/person.mjs'
 import { attackTable, count, fromLibtestSummary, fromTap, fromVitest, fullName, judgeAbsent, judgePromises, lastLine, promiseTable, result } from './run/results.mjs'
 import { build, runDirect, runNextest } from './run/rust.mjs'
@@ -48,7 +49,7 @@ async function everything({ long = false } = {}) {
 
   await stage('this machine', () => {
     for (const line of tooOld()) note('versions', line, false)
-    note('setup', 'system packages', provide('test'))
+    note('setup', 'system packages', provide(long ? 'long' : 'test'))
     openFuse()
   })
   await stage('format', () => check('format', 'cargo fmt', 'cargo', ['fmt', '--all', '--check']))
@@ -71,6 +72,7 @@ async function everything({ long = false } = {}) {
       const found = fromLibtestSummary('doc', ran.stdout, null, ran.status)
       results.push(...told(found, `${ran.stdout}\n${ran.stderr}`))
     })
+    if (long) await stage('fuzzing, a minute a target', async () => results.push(...(await fuzz(top, target))))
     if (asRoot) await stage('promises as an ordinary user', () => promisesAsUser(built, promises.twice ?? [], { env, ignored: long }))
     results.push(...told([...judgeAbsent(results, absent), ...judgePromises(results, promises)]))
   }

@@ -94,6 +94,9 @@ test('a terminal needs no toolkit, and starting needs no test driver', () => {
   assert.deepEqual(names('terminal'), ['a C compiler (cc)'])
   assert.deepEqual(names('start'), ['a C compiler (cc)', 'pkg-config', 'WebKitGTK 4.1 with headers'])
   assert.deepEqual(names('test').slice(-7), ['Xvfb', 'WebKitWebDriver', 'Chromium', 'dbus-daemon', 'ssh-agent', 'bubblewrap (bwrap)', 'apparmor_parser'])
+  const beside = (purpose) => names(purpose).filter((what) => !names('test').includes(what))
+  assert.deepEqual(beside('long'), ['a C++ compiler (c++)'])
+  assert.deepEqual(beside('machine'), ['QEMU', 'debootstrap', 'mke2fs'], 'neither longer form needs the other')
 })
 
 test('versions are compared as numbers, and an old or missing tool is told with what to do', () => {

@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process'
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** Each purpose needs what those before it need: the command line, the window besides, the tests besides, their own machine besides. */
-const PURPOSES = ['terminal', 'start', 'test', 'machine']
+/** Each purpose with those whose needs are its own too: the command line, the window, the tests, their longer form, their own machine. */
+const PURPOSES = { terminal: [], start: ['terminal'], test: ['terminal', 'start'], long: ['terminal', 'start', 'test'], machine: ['terminal', 'start', 'test'] }
 
 /** One need: `there(probe)` looks for the thing itself, never for a package, so it is right on any distribution. */
 export const NEEDS = [
@@ -99,6 +99,15 @@ export const NEEDS = [
     pacman: ['apparmor'],
   },
   {
+    what: 'a C++ compiler (c++)',
+    why: 'test:long compiles libFuzzer with it',
+    for: 'long',
+    there: (probe) => probe.program('c++'),
+    apt: ['g++'],
+    dnf: ['gcc-c++'],
+    pacman: ['gcc'],
+  },
+  {
     what: 'QEMU',
     why: 'test:machine boots a stock kernel in it',
     for: 'machine',
@@ -176,9 +185,9 @@ export function managerOf(release) {
   return family ? FAMILIES[family] : null
 }
 
-/** What a purpose (`terminal`, `start`, `test`, `machine`) needs and this system lacks. */
+/** What a purpose (`terminal`, `start`, `test`, `long`, `machine`) needs and this system lacks. */
 export function missing(purpose, probe = machine) {
-  return NEEDS.filter((need) => PURPOSES.indexOf(need.for) <= PURPOSES.indexOf(purpose) && !need.there(probe))
+  return NEEDS.filter((need) => (need.for === purpose || PURPOSES[purpose].includes(need.for)) && !need.there(probe))
 }
 
 /** The commands that install what is missing; null where no package manager is known. */

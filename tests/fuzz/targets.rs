@@ -1,13 +1,21 @@
 //! What strangers send, read by what reads it: each target takes any bytes, and panics only where a promise breaks.
+#![allow(clippy::expect_used, reason = "tests")]
+
+mod names;
+mod review;
+#[path = "../../src-tauri/cli/src/text.rs"]
+#[allow(dead_code, reason = "it belongs to a program, of which this is the one file that reads bytes")]
+mod text;
+mod tools;
 
 use model::path::RawPath;
 use std::fmt::Debug;
 
 /// Reads any bytes.
-pub(crate) type Target = fn(&[u8]);
+pub type Target = fn(&[u8]);
 
 /// All of them by name; `corpus/NAME` has what they start from.
-pub(crate) const TARGETS: &[(&str, Target)] = &[
+pub const TARGETS: &[(&str, Target)] = &[
     ("plan", plan),
     ("link", link),
     ("notify", notify),
@@ -16,6 +24,16 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("policy", policy),
     ("hosts", hosts),
     ("paths", paths),
+    ("terminal", terminal),
+    ("dns", names::dns),
+    ("stat", names::stat),
+    ("patterns", names::patterns),
+    ("changes", review::changes),
+    ("rows", review::rows),
+    ("colours", review::colours),
+    ("mask", tools::mask),
+    ("secrets", tools::secrets),
+    ("toolconf", tools::toolconf),
 ];
 
 /// The plan, as the jail reads it.
@@ -129,4 +147,14 @@ fn paths(bytes: &[u8]) {
     assert!(shown.chars().all(|c| !c.is_control() || bytes.is_empty()), "no name acts on a terminal: {shown:?}");
     let json = serde_json::to_vec(&RawPath(bytes.to_vec())).expect("a name can be written");
     assert_eq!(serde_json::from_slice::<RawPath>(&json).expect("and read").0, bytes, "and is the same");
+}
+
+/// What a candidate holds, as the command line prints it.
+fn terminal(bytes: &[u8]) {
+    let lines = text::safe_lines(bytes);
+    assert!(lines.chars().all(|c| matches!(c, '\n' | '\t') || !model::path::hides(c)), "nothing acts on a terminal: {lines:?}");
+    let count = |of: &[u8]| of.iter().filter(|b| **b == b'\n').count();
+    assert_eq!(count(lines.as_bytes()), count(bytes), "a line stays a line");
+    let word = text::safe(&String::from_utf8_lossy(bytes));
+    assert!(!word.chars().any(model::path::hides), "nothing acts on a terminal: {word:?}");
 }

@@ -4,6 +4,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { figures, fuzz, judge, judgePlanted } from './fuzz.mjs'
 import { attackTable, count, fromJunit, fromLibtestSummary, fromTap, fromVitest, judgeAbsent, judgeAbsentThere, judgePromises, lastLine, listed, promiseTable, promisesOf, result } from './results.mjs'
 import { runDirect } from './rust.mjs'
 import { parseToml } from './toml.mjs'
@@ -158,4 +159,49 @@ test('both counts of the attacks are summed by column, and those without a contr
   const said = (column, held) => result('promises::attacks', 'x', column, true, `attacks: 3 controls succeeded, ${held} held inside (${column}; 1 without a control here)\nno control here: x32: this kernel has none\n`)
   assert.equal(attackTable([said('root', 3), said('root', 2), said('user', 3)]), 'attacks (root): 6 controls succeeded, 5 held inside, 2 without a control here\nattacks (user): 3 controls succeeded, 3 held inside, 1 without a control here\nno control here:\n  x32: this kernel has none')
   assert.equal(attackTable([result('a', 'b', null, true, '')]), '')
+})
+
+/** What libFuzzer prints of a run that ends by itself. */
+const FUZZED = `INFO: Seed: 1
+#12	INITED cov: 40 ft: 50 corp: 9/1b exec/s: 0 rss: 27Mb
+#900	NEW    cov: 70 ft: 95 corp: 10/2b lim: 14 exec/s: 0 rss: 27Mb L: 13/13 MS: 1 ChangeByte-
+#5000	DONE   cov: 71 ft: 99 corp: 10/2b lim: 14 exec/s: 0 rss: 27Mb
+stat::number_of_executed_units: 5000
+`
+
+test('a fuzzed target passes only with executions, coverage and no fault', () => {
+  assert.deepEqual(figures(FUZZED), { runs: 5000, began: 50, edges: 71, features: 99 })
+  const ended = { code: 0, output: FUZZED, seeds: 11, input: null }
+  const passed = judge('plan', ended, 10)
+  assert.deepEqual([passed.suite, passed.name, passed.outcome], ['fuzz::guided', 'plan', 'passed'])
+  assert.equal(passed.output, 'plan: 5000 executions, 71 edges, 99 features (49 of them new)')
+  const bad = [
+    [{ ...ended, code: 77, input: '/x/crash-1: 2 bytes\n"ab"' }, 10, /ended with a fault[^]*crash-1: 2 bytes\n"ab"/],
+    [{ ...ended, code: null }, 10, /ended with a fault/],
+    [{ ...ended, input: '/x/slow-unit: 1 bytes' }, 10, /ended with a fault/],
+    [{ ...ended, output: '' }, 10, /nothing but its corpus/],
+    [{ ...ended, seeds: 5000 }, 10, /nothing but its corpus/],
+    [ended, 71, /no more than the 71 edges/],
+  ]
+  for (const [ran, floor, why] of bad) {
+    const failed = judge('plan', ran, floor)
+    assert.equal(failed.outcome, 'failed')
+    assert.match(failed.output, why)
+  }
+})
+
+test('fuzzing without the planted fault is not believed', () => {
+  const found = `${FUZZED}thread '<unnamed>' panicked at fuzzer.rs:11:9:\nthe planted fault was found\n`
+  assert.equal(judgePlanted({ code: 77, output: found }).outcome, 'passed')
+  for (const ran of [{ code: 0, output: FUZZED }, { code: 0, output: found }, { code: null, output: found }, { code: 77, output: FUZZED }, { code: 77, output: 'the planted fault was found' }]) {
+    assert.equal(judgePlanted(ran).outcome, 'failed', JSON.stringify(ran))
+  }
+})
+
+test('without a compiler for it, fuzzing is absent, and the run fails where nobody said so', async () => {
+  const path = process.env.PATH
+  process.env.PATH = ''
+  const found = await fuzz('/nowhere', '/nowhere').finally(() => (process.env.PATH = path))
+  assert.deepEqual(found.map((r) => [r.outcome, r.absent]), [['skipped', ['a C++ compiler']]])
+  assert.match(judgeAbsent(found, {})[0].name, /"a C\+\+ compiler" is not in tests\/absent\.toml/)
 })

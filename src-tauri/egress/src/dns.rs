@@ -1,15 +1,39 @@
 //! Answers questions for names, without asking anybody.
 
+use crate::arbiter::{Arbiter, Fact, Limits};
 use crate::gate::{Gate, Lookup};
+use crate::record::Recorder;
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::PTR;
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
+use model::event::Process;
 use model::path::RawPath;
-use policy::{BadHost, Host};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use policy::{BadHost, Host, Policy};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 /// Seconds that an answer holds. A name keeps its address for the run, so it may be long; short keeps resolvers honest after one.
 const TTL: u32 = 60;
+
+/// An owner that hears each fact, and has no connections.
+struct Hears<F>(F);
+
+impl<F: Fn(Fact) + Send + Sync + 'static> Arbiter for Hears<F> {
+    fn announced(&self, _: SocketAddr) -> Option<Process> {
+        None
+    }
+
+    fn record(&self, fact: Fact) {
+        (self.0)(fact);
+    }
+}
+
+/// What a new run answers to one packet, and tells `heard` of it. It opens no socket: the way from hostile bytes to an answer, for
+/// whoever wants to try it.
+pub fn answered(policy: Arc<Policy>, packet: &[u8], heard: impl Fn(Fact) + Send + Sync + 'static) -> Option<Vec<u8>> {
+    let gate = Gate::new(policy, Limits::default().names, Recorder::new(Arc::new(Hears(heard))));
+    answer(&gate, packet)
+}
 
 /// The answer to a packet; [`None`] where it deserves none.
 pub(crate) fn answer(gate: &Gate, packet: &[u8]) -> Option<Vec<u8>> {

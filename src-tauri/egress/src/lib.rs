@@ -24,4 +24,5 @@ mod tests;
 
 pub use address::{Unreachable, globally_reachable};
 pub use arbiter::{Arbiter, Fact, Limits};
+pub use dns::answered;
 pub use door::{Inlets, ServeError, serve};

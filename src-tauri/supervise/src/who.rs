@@ -64,6 +64,11 @@ pub enum WhoError {
     },
 }
 
+/// Name, parent and time of start in the words of `/proc/ID/stat`, in which the name is the process's own: for whoever wants to try it.
+pub fn read_stat(text: &[u8]) -> Option<(Vec<u8>, u32, u64)> {
+    Stat::parse(text).map(|stat| (stat.comm, stat.ppid, stat.start))
+}
+
 /// Resolver for one jail; shared by the sensors.
 #[derive(Debug)]
 pub struct Who {

@@ -95,21 +95,29 @@ pub(crate) fn listed(task: &TaskGit, from: &TreeId, to: &TreeId) -> Result<Arc<V
 }
 
 fn list(task: &TaskGit, from: &TreeId, to: &TreeId) -> Result<Vec<ChangedFile>, GitError> {
-    const DOING: &str = "list changed files";
-    let unknown = || GitError::Unknown { doing: DOING };
-    let raw = compare(task, DOING).args(["--raw", "-z", "--no-abbrev", from.as_str(), to.as_str()]).ok()?;
+    let said = |doing, how: &str| compare(task, doing).args([how, "-z", "--no-abbrev", from.as_str(), to.as_str()]).ok();
+    let unknown = |doing| move || GitError::Unknown { doing };
+    const LIST: &str = "list changed files";
+    let mut files = read_list(&said(LIST, "--raw")?).ok_or_else(unknown(LIST))?;
+    const COUNT: &str = "count changed lines";
+    read_counts(&said(COUNT, "--numstat")?, &mut files).ok_or_else(unknown(COUNT))?;
+    mark(task, to, &mut files)?;
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// Reads `--raw -z`: names and modes are whatever the trees hold.
+pub(crate) fn read_list(raw: &[u8]) -> Option<Vec<ChangedFile>> {
     let mut files = Vec::new();
-    let mut parts = pieces(&raw);
+    let mut parts = pieces(raw);
     while let Some(head) = parts.next() {
-        let head = std::str::from_utf8(head).map_err(|_| unknown())?;
-        let mut words = head.strip_prefix(':').ok_or_else(unknown)?.split(' ');
-        let mut word = || words.next().ok_or_else(unknown);
+        let mut words = std::str::from_utf8(head).ok()?.strip_prefix(':')?.split(' ');
+        let mut word = || words.next();
         let (old_mode, new_mode, old, new, status) = (word()?, word()?, word()?, word()?, word()?);
-        let first = RawPath::from(parts.next().ok_or_else(unknown)?);
+        let first = RawPath::from(parts.next()?);
         let renamed = status.starts_with('R');
-        let (path, old_path) =
-            if renamed { (RawPath::from(parts.next().ok_or_else(unknown)?), Some(first)) } else { (first, None) };
-        let mode = |m| u32::from_str_radix(m, 8).map_err(|_| unknown());
+        let (path, old_path) = if renamed { (RawPath::from(parts.next()?), Some(first)) } else { (first, None) };
+        let mode = |m| u32::from_str_radix(m, 8).ok();
         let id = |t: &str| BlobId::parse(t).ok().filter(|_| t.bytes().any(|b| b != b'0'));
         let kind = match status.as_bytes().first() {
             Some(b'A') => ChangeKind::Added,
@@ -134,26 +142,18 @@ fn list(task: &TaskGit, from: &TreeId, to: &TreeId) -> Result<Vec<ChangedFile>, 
             marks: Vec::new(),
         });
     }
-    count(task, from, to, &mut files)?;
-    mark(task, to, &mut files)?;
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(files)
+    Some(files)
 }
 
-/// Fills in lines added and removed.
-fn count(task: &TaskGit, from: &TreeId, to: &TreeId, files: &mut [ChangedFile]) -> Result<(), GitError> {
-    const DOING: &str = "count changed lines";
-    let unknown = || GitError::Unknown { doing: DOING };
-    let out = compare(task, DOING).args(["--numstat", "-z", from.as_str(), to.as_str()]).ok()?;
+/// Reads `--numstat -z`, which fills in lines added and removed.
+pub(crate) fn read_counts(out: &[u8], files: &mut [ChangedFile]) -> Option<()> {
     let mut counts: BTreeMap<&[u8], (&[u8], &[u8])> = BTreeMap::new();
-    let mut parts = pieces(&out);
+    let mut parts = pieces(out);
     while let Some(part) = parts.next() {
         let mut fields = part.splitn(3, |b| *b == b'\t');
-        let (Some(added), Some(removed), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
-            return Err(unknown());
-        };
+        let (added, removed, path) = (fields.next()?, fields.next()?, fields.next()?);
         // A rename has its two paths in pieces of their own.
-        let path = if path.is_empty() { parts.nth(1).ok_or_else(unknown)? } else { path };
+        let path = if path.is_empty() { parts.nth(1)? } else { path };
         counts.insert(path, (added, removed));
     }
     for file in files {
@@ -164,7 +164,7 @@ fn count(task: &TaskGit, from: &TreeId, to: &TreeId, files: &mut [ChangedFile]) 
             file.removed = number(removed).unwrap_or(0);
         }
     }
-    Ok(())
+    Some(())
 }
 
 /// Sets the marks.

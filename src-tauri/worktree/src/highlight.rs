@@ -45,6 +45,11 @@ pub(crate) fn colours(path: &[u8], id: &BlobId, text: &[u8]) -> Arc<Colours> {
     done
 }
 
+/// The same, kept nowhere.
+pub(crate) fn coloured(path: &[u8], text: &[u8]) -> Colours {
+    syntax(path, text).filter(|_| text.len() <= SIZE).map(|syntax| colour(syntax, text)).unwrap_or_default()
+}
+
 fn syntax(path: &[u8], text: &[u8]) -> Option<&'static SyntaxReference> {
     let path = String::from_utf8_lossy(path);
     let name = path.rsplit('/').next().unwrap_or_default();
@@ -86,7 +91,9 @@ fn colour(syntax: &SyntaxReference, text: &[u8]) -> Colours {
             }
         }
         let rest = line.get(at..).unwrap_or_default();
-        push(&mut ranges, end + u32::try_from(rest.chars().count()).unwrap_or(0), class(&stack, &mut classes));
+        if !rest.is_empty() {
+            push(&mut ranges, end + u32::try_from(rest.chars().count()).unwrap_or(0), class(&stack, &mut classes));
+        }
         lines.push(ranges);
     }
     lines

@@ -30,6 +30,7 @@ mod screen;
 mod seed;
 mod shadow;
 mod store;
+pub mod tried;
 mod undo;
 mod working_copy;
 

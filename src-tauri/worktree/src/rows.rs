@@ -119,23 +119,22 @@ fn changed(text: &[u8]) -> Vec<Line> {
     let (mut old_left, mut new_left) = (0, 0);
     for line in text.split_inclusive(|b| *b == b'\n') {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let inside = old_left > 0 || new_left > 0;
         let number = hunk.unwrap_or(0);
         let mut push = |kind, old, new, text: &[u8]| {
             lines.push(Line { kind, old, new, hunk: number, pair: None, text: text.to_vec() });
         };
         match line.split_first() {
-            Some((b' ', rest)) if inside => {
+            Some((b' ', rest)) if old_left > 0 && new_left > 0 => {
                 push(RowKind::Context, Some(old), Some(new), rest);
-                (old, new, old_left, new_left) = (old + 1, new + 1, old_left.max(1) - 1, new_left.max(1) - 1);
+                (old, new, old_left, new_left) = (old + 1, new + 1, old_left - 1, new_left - 1);
             }
-            Some((b'-', rest)) if inside => {
+            Some((b'-', rest)) if old_left > 0 => {
                 push(RowKind::Del, Some(old), None, rest);
-                (old, old_left) = (old + 1, old_left.max(1) - 1);
+                (old, old_left) = (old + 1, old_left - 1);
             }
-            Some((b'+', rest)) if inside => {
+            Some((b'+', rest)) if new_left > 0 => {
                 push(RowKind::Add, None, Some(new), rest);
-                (new, new_left) = (new + 1, new_left.max(1) - 1);
+                (new, new_left) = (new + 1, new_left - 1);
             }
             Some((b'\\', _)) if hunk.is_some() => lines.push(no_newline(number)),
             _ => {
@@ -158,14 +157,20 @@ fn changed(text: &[u8]) -> Vec<Line> {
     lines
 }
 
-/// First line and count of both sides of `@@ -a,b +c,d @@`.
+/// Git's hunks as rows without colours.
+pub(crate) fn drawn(hunks: &[u8]) -> Vec<Row> {
+    draw(&changed(hunks), &Sides { old: Arc::default(), new: Arc::default() })
+}
+
+/// First line and count of both sides of `@@ -a,b +c,d @@`; lines count from 1, and only a side without any begins at 0.
 fn ranges(line: &[u8]) -> Option<((u32, u32), (u32, u32))> {
     let text = String::from_utf8_lossy(line.strip_prefix(b"@@ -")?);
     let (both, _) = text.split_once(" @@")?;
     let (old, new) = both.split_once(" +")?;
-    let range = |t: &str| match t.split_once(',') {
-        Some((a, n)) => Some((a.parse().ok()?, n.parse().ok()?)),
-        None => Some((t.parse().ok()?, 1)),
+    let range = |t: &str| -> Option<(u32, u32)> {
+        let (first, count) = t.split_once(',').unwrap_or((t, "1"));
+        let (first, count): (u32, u32) = (first.parse().ok()?, count.parse().ok()?);
+        ((first > 0 || count == 0) && first.checked_add(count).is_some()).then_some((first, count))
     };
     Some((range(old)?, range(new)?))
 }

@@ -105,7 +105,8 @@ pub(super) fn looks_like_a_key(part: &str) -> bool {
     })
 }
 
-/// Text for a line: no control character.
+/// Text for a line: no control character, and no address with a login.
 pub(super) fn plain(text: &str) -> bool {
-    text.len() <= 200 && !text.chars().any(model::path::hides)
+    let login = text.split_once("://").is_some_and(|(_, after)| after.contains('@'));
+    text.len() <= 200 && !login && !text.chars().any(model::path::hides)
 }

@@ -1,9 +1,8 @@
 //! Hands every reader of what strangers send the inputs of its corpus, and a few hundred like each.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
-mod targets;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use targets::TARGETS;
 
 /// A small generator that gives the same numbers everywhere.
@@ -45,10 +44,24 @@ impl Numbers {
     }
 }
 
+fn corpus() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus"))
+}
+
+// The long tier gives its time to the directories, one after the other.
+#[test]
+fn every_target_has_a_corpus_and_every_corpus_a_target() {
+    let mut dirs: Vec<_> = std::fs::read_dir(corpus()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = TARGETS.iter().map(|(name, _)| name.to_string()).collect();
+    dirs.sort();
+    names.sort();
+    assert_eq!(dirs, names);
+}
+
 #[test]
 fn what_strangers_send_is_read_or_refused() {
     for (name, target) in TARGETS {
-        let dir = testkit::program::checkout().join("tests/fuzz/corpus").join(name);
+        let dir = corpus().join(name);
         let mut seeds: Vec<_> = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display())).collect();
         seeds.sort_by_key(|entry| entry.as_ref().unwrap().file_name());
         assert!(!seeds.is_empty(), "{name} starts from something");

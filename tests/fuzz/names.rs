@@ -1,0 +1,72 @@
+//! Names: of hosts that are asked for, of processes, of files that a pattern means.
+
+use model::event::What;
+use model::path::hides;
+use model::pattern::Pattern;
+use std::sync::{Arc, OnceLock};
+
+const POLICY: &str = "version = 1\n[network]\ndefault = \"deny\"\n[[network.rule]]\nhost = \"*.example.org\"\nports = [443]\n\
+                      decision = \"allow\"\nreason = \"some names are given\"\n";
+
+/// A packet that a jail sends to its server for names.
+pub(crate) fn dns(bytes: &[u8]) {
+    static RULES: OnceLock<Arc<policy::Policy>> = OnceLock::new();
+    let rules = RULES.get_or_init(|| Arc::new(policy::parse("fuzz", POLICY).expect("the policy is one")));
+    let heard = |fact: egress::Fact| {
+        if let What::Network { host, .. } = fact.what {
+            assert!(!host.chars().any(hides), "no name acts on a terminal: {host:?}");
+        }
+    };
+    if let Some(answer) = egress::answered(Arc::clone(rules), bytes, heard) {
+        assert!(bytes.len() >= 12 && bytes[2] & 0x80 == 0, "an answer answers a question, so that no two servers talk for ever");
+        assert!(answer.len() >= 12 && answer[..2] == bytes[..2] && answer[2] & 0x80 != 0, "an answer is one to this question");
+        assert!(answer.len() <= 1024, "a small question has a small answer: {}", answer.len());
+    }
+}
+
+/// What the kernel says of a process, whose name is what the process made it.
+pub(crate) fn stat(bytes: &[u8]) {
+    drop(supervise::who::read_stat(bytes));
+    let name: Vec<u8> = bytes.iter().copied().filter(|b| *b != 0).take(15).collect();
+    let rest = b") S 4 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 99 4096 1 18446744073709551615 1 1 140737488347136 0 0 0 0 0 0 0 0 0 17 \
+                 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+    let read = supervise::who::read_stat(&[b"7 (", name.as_slice(), rest].concat());
+    assert_eq!(read, Some((name, 4, 99)), "no name is taken for what follows it");
+}
+
+/// A pattern, and a path that it may mean.
+pub(crate) fn patterns(bytes: &[u8]) {
+    let Some(at) = bytes.iter().position(|b| *b == b'\n') else { return };
+    let (pattern, path) = (&bytes[..at], &bytes[at + 1..]);
+    let Ok(text) = std::str::from_utf8(pattern) else { return };
+    let Ok(pattern) = Pattern::parse(text) else { return };
+    let said = pattern.matches(path);
+    // The table says it again in the plainest way, for which only short ones are small enough.
+    if text.len() * path.len() < 1 << 16 {
+        let text = text.strip_prefix('!').unwrap_or(text);
+        let parts: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
+        let wanted: Vec<&str> = text.split('/').collect();
+        let expected = match wanted.as_slice() {
+            [name] => parts.last().is_some_and(|last| fits(name.as_bytes(), last)),
+            all => all.len() == parts.len() && all.iter().zip(&parts).all(|(p, part)| fits(p.as_bytes(), part)),
+        };
+        assert_eq!(said, expected, "{text:?} and {path:?}");
+    }
+}
+
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    // Which beginnings of the name the pattern so far stands for.
+    let mut ends = vec![false; name.len() + 1];
+    ends[0] = true;
+    for p in pattern {
+        let before = ends.clone();
+        for n in 0..=name.len() {
+            ends[n] = match p {
+                b'*' => before[n] || (n > 0 && ends[n - 1]),
+                b'?' => n > 0 && before[n - 1],
+                c => n > 0 && before[n - 1] && name[n - 1] == *c,
+            };
+        }
+    }
+    ends[name.len()]
+}
