@@ -47,6 +47,18 @@ fn the_end_of_the_command_ends_its_daemons() {
     assert!(still(&room.task.tree().join("beats")), "what the command left behind ended with it");
 }
 
+/// Numbers that have no name end an orphan, then the command itself.
+pub(crate) const BY_NUMBER: &str =
+    "(sh -c 'kill -34 $$' &); (setsid sh -c 'sleep 0.1; kill -64 $$' &); sleep 0.5; echo on; kill -40 $$";
+
+#[test]
+fn a_real_time_signal_ends_whom_it_hits_and_is_told() {
+    let room = Room::new();
+    let went = room.sh(BY_NUMBER);
+    assert_eq!(went.out, "on\n", "the end of an orphan is no end of the jail: {went:?}");
+    assert_eq!((went.ended.exit, went.ended.signal), (None, Some(40)), "{went:?}");
+}
+
 #[test]
 fn the_death_of_the_starter_ends_everything() {
     let room = Room::new();

@@ -64,6 +64,16 @@ fn p11_daemons_end_with_the_command_and_with_a_kill() {
 }
 
 #[test]
+fn a_real_time_signal_ends_whom_it_hits_and_is_told() {
+    if !here() {
+        return;
+    }
+    let room = Room::new();
+    let went = room.bare_sh(crate::life::BY_NUMBER);
+    assert_eq!((went.out.as_str(), went.ended.exit, went.ended.signal), ("on\n", None, Some(40)), "{went:?}");
+}
+
+#[test]
 fn p11_a_frozen_jail_ends_as_well() {
     if !here() {
         return;

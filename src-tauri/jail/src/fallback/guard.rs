@@ -9,9 +9,8 @@ use jail_plan::{Say, Stage};
 use landlock::{CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetStatus, Scope};
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitOptions, wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -94,19 +93,16 @@ impl Guard {
     /// Takes ended children; how it went once the command or the second guard is among them.
     fn reap(&self, command: i32) -> Option<(Option<i32>, Option<i32>)> {
         let mut how = None;
-        loop {
-            let second = |pid: nix::unistd::Pid| self.second.as_ref().is_some_and(|s| s.pid == pid.as_raw());
-            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, code)) if pid.as_raw() == command => how = Some((Some(code), None)),
-                Ok(WaitStatus::Signaled(pid, signal, _)) if pid.as_raw() == command => how = Some((None, Some(signal as i32))),
+        while let Ok(Some((pid, ended))) = wait(WaitOptions::NOHANG) {
+            let pid = pid.as_raw_nonzero().get();
+            if pid == command {
+                how = Some((ended.exit_status(), ended.terminating_signal()));
+            } else if self.second.as_ref().is_some_and(|second| second.pid == pid) {
                 // Nobody would stand in for this one any more.
-                Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) if second(pid) => {
-                    how = how.or(Some((None, Some(Signal::KILL.as_raw()))));
-                }
-                Ok(WaitStatus::StillAlive) | Err(_) => return how,
-                Ok(_) => {}
+                how = how.or(Some((None, Some(Signal::KILL.as_raw()))));
             }
         }
+        how
     }
 
     /// Until this process has no child left.
@@ -118,9 +114,9 @@ impl Guard {
                 kill_descendants();
             }
             loop {
-                match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                    Ok(WaitStatus::StillAlive) => break,
-                    Err(nix::errno::Errno::ECHILD) => return,
+                match wait(WaitOptions::NOHANG) {
+                    Ok(None) => break,
+                    Err(rustix::io::Errno::CHILD) => return,
                     Ok(_) | Err(_) => {}
                 }
             }
