@@ -1,8 +1,10 @@
 //! A warden that is hard pressed, or does not answer, is not a run that is not there.
 
 use crate::steps::{events, text};
+use model::protocol::{Request, VERSION, kind};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -41,6 +43,33 @@ fn clients_that_say_nothing_keep_nobody_out() {
     assert_eq!(stopped["stopped"], true, "{stopped}");
     assert!(!sleeps("7654321"), "every process of the run has ended");
     drop(silent);
+}
+
+#[test]
+fn p11_a_client_that_is_killed_while_it_stops_a_run_leaves_nothing_stopped() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let mut c = person.airlock_command(["run", "--detach", "--json", "--repo"]);
+    c.arg(&repo.path).args(["--", "sh", "-c", "while :; do echo beat >> beats; sleep 0.01; done"]);
+    let task = text(&person.finish(c, b"").ok().json(), "task");
+    let beats = person.task_dir(&task).join("tree/beats");
+    let size = || beats.metadata().map_or(0, |m| m.len());
+    let socket = person.runtime().join("airlock").join(format!("{task}.sock"));
+    let stopped = || events(&person, &task).iter().filter(|e| e["phase"] == "frozen").count();
+    for round in 1..=3 {
+        let begun = size();
+        eventually("the run goes on", Duration::from_secs(20), || (size() > begun).then_some(()));
+        let mut client = UnixStream::connect(&socket).expect("the warden listens");
+        for request in [Request::Hello { version: VERSION }, Request::Freeze] {
+            let words = serde_json::to_vec(&request).expect("a request can be written");
+            client.write_all(&model::frame::encode(kind::JSON, &words)).expect("the warden reads");
+        }
+        drop(client);
+        eventually("the run was stopped", Duration::from_secs(20), || (stopped() >= round).then_some(()));
+    }
+    let begun = size();
+    eventually("the run goes on", Duration::from_secs(20), || (size() > begun).then_some(()));
+    person.airlock(["task", "stop", &task]).ok();
 }
 
 #[test]

@@ -113,12 +113,28 @@ async fn connection(stream: UnixStream, shared: &Arc<Shared>) -> std::io::Result
     result
 }
 
-async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &Arc<Shared>) -> std::io::Result<()> {
+async fn listen(read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &Arc<Shared>) -> std::io::Result<()> {
+    let mut frozen = None;
+    let result = follow(read, orders, shared, &mut frozen).await;
+    // A client that goes away must leave nothing stopped, however it went.
+    if let Some(permit) = frozen {
+        thaw(shared).await;
+        drop(permit);
+    }
+    result
+}
+
+/// Does what a client asks until it goes away; `frozen` is what it then leaves stopped.
+async fn follow<'s>(
+    mut read: OwnedReadHalf,
+    orders: &mpsc::Sender<Order>,
+    shared: &'s Arc<Shared>,
+    frozen: &mut Option<SemaphorePermit<'s>>,
+) -> std::io::Result<()> {
     let mut decoder = Decoder::default();
     let mut buffer = vec![0; 64 << 10];
     let mut greeted = false;
-    let mut frozen: Option<SemaphorePermit<'_>> = None;
-    let result = loop {
+    loop {
         let frame = match decoder.next_frame() {
             Ok(Some(f)) => f,
             Ok(None) => {
@@ -126,15 +142,15 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
                 // Whoever says nothing must not keep others out.
                 let more = if greeted { more.await } else { tokio::time::timeout(HELLO, more).await? };
                 match more {
-                    Ok(0) => break Ok(()),
+                    Ok(0) => return Ok(()),
                     Ok(n) => {
                         decoder.push(&buffer[..n]);
                         continue;
                     }
-                    Err(e) => break Err(e),
+                    Err(e) => return Err(e),
                 }
             }
-            Err(e) => break Err(std::io::Error::other(e)),
+            Err(e) => return Err(std::io::Error::other(e)),
         };
         if frame.kind == kind::OUT && greeted {
             // Waits while the command does not read: so does the client, whose other words go over a connection of their own.
@@ -143,7 +159,7 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
         }
         let request = match serde_json::from_slice::<Request>(&frame.payload) {
             Ok(r) if frame.kind == kind::JSON => r,
-            Ok(_) | Err(_) => break Err(std::io::Error::other("not a request")),
+            Ok(_) | Err(_) => return Err(std::io::Error::other("not a request")),
         };
         let say = |reply| async move { orders.send(Order::Reply(reply)).await.map_err(std::io::Error::other) };
         match request {
@@ -153,9 +169,9 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
             }
             Request::Hello { version } => {
                 say(Reply::Error { message: format!("this run's warden speaks version {VERSION}, not {version}: stop the run, or use the Airlock it was started with") }).await?;
-                break Ok(());
+                return Ok(());
             }
-            _ if !greeted => break Err(std::io::Error::other("no hello")),
+            _ if !greeted => return Err(std::io::Error::other("no hello")),
             Request::Output { replay } => orders.send(Order::Output { replay }).await.map_err(std::io::Error::other)?,
             Request::Events { from } => orders.send(Order::Events { from }).await.map_err(std::io::Error::other)?,
             Request::Resize { cols, rows } => {
@@ -165,7 +181,7 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
                 shared.input.send(Input::Eof).await.ok();
             }
             Request::Signal { signal } => {
-                if let Err(e) = shared.jail.signal(signal) {
+                if let Some(Err(e)) = aside(shared, move |shared| shared.jail.signal(signal)).await {
                     say(Reply::Error { message: format!("signal {signal} could not be sent: {e}") }).await?;
                 }
             }
@@ -174,8 +190,8 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
                 orders.send(Order::End).await.map_err(std::io::Error::other)?;
             }
             Request::Freeze if frozen.is_none() => {
-                frozen = shared.freezer.acquire().await.ok();
-                let complete = aside(&shared.hold, |hold| hold.look()).await.unwrap_or(false);
+                *frozen = shared.freezer.acquire().await.ok();
+                let complete = aside(shared, |shared| shared.hold.look()).await.unwrap_or(false);
                 shared.recorder.lifecycle("frozen", if complete { "" } else { "not every process could be stopped" });
                 say(Reply::Frozen { complete }).await?;
                 orders.send(Order::End).await.map_err(std::io::Error::other)?;
@@ -189,7 +205,7 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
                 say(Reply::Thawed).await?;
             }
             Request::Pause => {
-                let complete = aside(&shared.hold, |hold| hold.pause(PausedBy::Person)).await.unwrap_or(false);
+                let complete = aside(shared, |shared| shared.hold.pause(PausedBy::Person)).await.unwrap_or(false);
                 say(Reply::Paused { complete }).await?;
                 orders.send(Order::End).await.map_err(std::io::Error::other)?;
             }
@@ -197,29 +213,28 @@ async fn listen(mut read: OwnedReadHalf, orders: &mpsc::Sender<Order>, shared: &
                 if let Some(allowance) = &shared.allowance {
                     allowance.raise();
                 }
-                let was = aside(&shared.hold, |hold| hold.proceed()).await.unwrap_or(false);
+                let was = aside(shared, |shared| shared.hold.proceed()).await.unwrap_or(false);
                 say(Reply::Continued { was }).await?;
                 orders.send(Order::End).await.map_err(std::io::Error::other)?;
             }
             Request::Status => {
-                let processes = u32::try_from(shared.jail.processes().len()).unwrap_or(u32::MAX);
-                say(Reply::Status { command: 2, processes, frozen: shared.hold.is_held(), paused: shared.hold.paused() }).await?;
+                say(aside(shared, status).await.unwrap_or(Reply::Error { message: "the run could not be looked at".into() }))
+                    .await?;
             }
         }
-    };
-    // A client that goes away must leave nothing stopped.
-    if let Some(permit) = frozen.take() {
-        thaw(shared).await;
-        drop(permit);
     }
-    result
+}
+
+fn status(shared: &Shared) -> Reply {
+    let processes = u32::try_from(shared.jail.processes().len()).unwrap_or(u32::MAX);
+    Reply::Status { command: 2, processes, frozen: shared.hold.is_held(), paused: shared.hold.paused() }
 }
 
 /// Does something that blocks on a thread of its own: the runtime's may all be waiting for a resolver that never answers.
-async fn aside<T: Send + 'static>(hold: &Arc<Hold>, act: impl FnOnce(&Hold) -> T + Send + 'static) -> Option<T> {
-    let hold = Arc::clone(hold);
+async fn aside<T: Send + 'static>(shared: &Arc<Shared>, act: impl FnOnce(&Shared) -> T + Send + 'static) -> Option<T> {
+    let shared = Arc::clone(shared);
     let (done, result) = tokio::sync::oneshot::channel();
-    let started = std::thread::Builder::new().spawn(move || done.send(act(&hold)).ok());
+    let started = std::thread::Builder::new().spawn(move || done.send(act(&shared)).ok());
     if let Err(e) = started {
         tracing::error!(error = %e, "no thread could be started");
     }
@@ -227,7 +242,7 @@ async fn aside<T: Send + 'static>(hold: &Arc<Hold>, act: impl FnOnce(&Hold) -> T
 }
 
 async fn thaw(shared: &Arc<Shared>) {
-    if aside(&shared.hold, |hold| hold.looked()).await.is_none() {
+    if aside(shared, |shared| shared.hold.looked()).await.is_none() {
         tracing::error!("thawing did not come to an end");
     }
     shared.recorder.lifecycle("thawed", "");
