@@ -1,7 +1,6 @@
 //! What the command prints: kept in files, read by any number of clients at their own pace.
 
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -58,7 +57,7 @@ fn old(path: &Path) -> PathBuf {
 }
 
 fn fresh(path: &Path) -> std::io::Result<File> {
-    std::fs::OpenOptions::new().create_new(true).read(true).append(true).mode(0o600).open(path)
+    std::fs::OpenOptions::new().create_new(true).read(true).write(true).mode(0o600).open(path)
 }
 
 fn kept(path: PathBuf) -> std::io::Result<Mutex<Kept>> {
@@ -96,13 +95,15 @@ impl Output {
         if k.length + bytes.len() as u64 > self.limit / 2 {
             cut = k.older.is_some();
             std::fs::rename(&k.path, old(&k.path))?;
-            let next = fresh(&k.path)?;
+            // Where there is no new file, the old one keeps its name, and the next bytes try again.
+            let next = fresh(&k.path).inspect_err(|_| drop(std::fs::rename(old(&k.path), &k.path)))?;
             let full = std::mem::replace(&mut k.file, next);
             k.older = Some((full, k.length));
             k.base += k.length;
             k.length = 0;
         }
-        k.file.write_all(bytes)?;
+        // At its place: what a full disk took of an earlier write is written over.
+        k.file.write_all_at(bytes, k.length)?;
         k.length += bytes.len() as u64;
         drop(k);
         self.grown.send_modify(|n| *n += 1);
@@ -141,6 +142,7 @@ impl Output {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
     use super::*;
+    use std::io::Write as _;
 
     #[test]
     fn a_slow_reader_gets_every_byte_up_to_the_limit() {
@@ -161,6 +163,35 @@ mod tests {
             got.extend(part.bytes);
         }
         assert!(got == data, "nothing may be lost or doubled");
+    }
+
+    #[test]
+    fn a_write_that_failed_half_way_moves_nothing_that_comes_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.log");
+        let output = Output::create(&log, 1 << 16).unwrap();
+        output.append(Which::Out, b"before ").unwrap();
+        // As a disk leaves it that took half of a write and refused the rest.
+        std::fs::OpenOptions::new().append(true).open(&log).unwrap().write_all(b"half").unwrap();
+        output.append(Which::Out, b"after").unwrap();
+        let mut cursor = 0;
+        assert_eq!(output.read(Which::Out, &mut cursor).unwrap().bytes, b"before after");
+    }
+
+    #[test]
+    fn output_is_kept_again_once_a_new_file_can_be_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.log");
+        let output = Output::create(&log, 1 << 16).unwrap();
+        output.append(Which::Out, &[1; 30_000]).unwrap();
+        // Nothing can take the name of a directory that holds something.
+        std::fs::create_dir_all(old(&log).join("x")).unwrap();
+        output.append(Which::Out, &[2; 30_000]).unwrap_err();
+        std::fs::remove_dir_all(old(&log)).unwrap();
+        output.append(Which::Out, &[3; 30_000]).unwrap();
+        let mut cursor = 0;
+        assert_eq!(output.read(Which::Out, &mut cursor).unwrap().bytes, [1; 30_000]);
+        assert_eq!(output.read(Which::Out, &mut cursor).unwrap().bytes, [3; 30_000]);
     }
 
     #[test]
