@@ -17,6 +17,9 @@ const WAITING: usize = 16_384;
 /// the run are kept always: they are few.
 const ROOM: usize = 256 << 20;
 
+/// How long facts are gathered from the first on.
+const GATHER: Duration = Duration::from_millis(20);
+
 /// How often a count is written at most.
 const COUNTED: Duration = Duration::from_secs(5);
 
@@ -114,8 +117,9 @@ fn write(mut log: EventLog, run: &RunId, receiver: &Receiver<Message>, announce:
             Ok(Message::Close) | Err(_) => open = false,
         }
         // A short gathering time makes one transaction of a burst.
+        let until = Instant::now() + GATHER;
         while open && batch.len() < 1000 {
-            match receiver.recv_timeout(Duration::from_millis(20)) {
+            match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Message::Fact(d)) => batch.push(d),
                 Ok(Message::Close) => open = false,
                 Err(RecvTimeoutError::Timeout) => break,
@@ -163,5 +167,27 @@ fn write(mut log: EventLog, run: &RunId, receiver: &Receiver<Message>, announce:
                 std::thread::sleep(Duration::from_millis(500));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+    use super::*;
+
+    #[test]
+    fn facts_that_keep_coming_are_stored_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = EventLog::open(&dir.path().join("events.db")).unwrap();
+        let (recorder, writer) = start(log, RunId::from_random([1; 8]));
+        let mut last = 0;
+        while *recorder.stored().borrow() == 1 {
+            last += 1;
+            assert!(last < 400, "nothing was stored of {last} facts, each of which came soon after the one before");
+            recorder.lifecycle("beat", last.to_string());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        writer.finish();
+        assert_eq!(*recorder.stored().borrow(), last + 1, "and none is lost");
     }
 }

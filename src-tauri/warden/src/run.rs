@@ -13,6 +13,7 @@ use model::run::{Outcome, RunSpec, Stdio};
 use model::task::Step;
 use policy::Policy;
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -104,8 +105,10 @@ fn lock(spec: &RunSpec) -> Result<OwnedFd, Refusal> {
     let fd =
         rustix::fs::open(&path, OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o600))
             .map_err(|e| Refusal::machine("opening the run's lock", e))?;
-    rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| Refusal::conflict("the task is running already: stop it first"))?;
+    rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
+        Errno::WOULDBLOCK => Refusal::conflict("the task is running already: stop it first"),
+        e => Refusal::machine("taking the run's lock", e),
+    })?;
     // For whoever must end a warden that does not answer; who owns the run is the lock's word alone.
     let name = format!("{}\n", std::process::id());
     rustix::fs::ftruncate(&fd, 0)
