@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Where the programs of a home keep credentials.
-const CREDENTIALS: [&[&str]; 27] = [
+const CREDENTIALS: [&[&str]; 30] = [
     &[".ssh"],
     &[".gnupg"],
     &[".aws"],
@@ -19,6 +19,7 @@ const CREDENTIALS: [&[&str]; 27] = [
     &[".config", "glab-cli"],
     &[".config", "gcloud"],
     &[".config", "op"],
+    &[".config", "rclone"],
     &[".config", "containers", "auth.json"],
     &[".config", "google-chrome"],
     &[".config", "chromium"],
@@ -29,6 +30,8 @@ const CREDENTIALS: [&[&str]; 27] = [
     &[".local", "share", "keyrings"],
     &[".npmrc"],
     &[".pypirc"],
+    &[".vault-token"],
+    &[".pgpass"],
     &[".cargo", "credentials.toml"],
     &[".claude", ".credentials.json"],
     &[".codex", "auth.json"],
