@@ -320,10 +320,7 @@ impl Tree {
                 continue;
             }
             if self.dirs.len() >= self.budget {
-                self.incomplete(format!(
-                    "the workspace has more than {} directories; files in some are not shown live",
-                    self.budget
-                ));
+                self.too_many();
                 return;
             }
             match self.watcher.watch(&name(&dir), RecursiveMode::NonRecursive) {
@@ -359,7 +356,11 @@ impl Tree {
                 self.change(FileOp::Create, path.join(name));
             }
             if is_dir && !heavy(name) {
-                todo.push(path.join(name));
+                if todo.len() >= self.budget {
+                    self.too_many();
+                } else {
+                    todo.push(path.join(name));
+                }
             }
         }
     }
@@ -436,6 +437,11 @@ impl Tree {
         if last == Some(op) || (last == Some(FileOp::Create) && op == FileOp::Change) {
             return;
         }
+        // One rename may bring millions of files in.
+        if self.changes.len() >= WAITING {
+            self.overflow();
+            return;
+        }
         self.latest.insert(path.clone(), self.changes.len());
         self.changes.push(Change { op, path, to: None });
     }
@@ -464,7 +470,11 @@ impl Tree {
     }
 
     fn overflow(&mut self) {
-        self.incomplete("more files changed at once than the kernel keeps; the live view may lack some".into());
+        self.incomplete("more files changed at once than are kept; the live view may lack some".into());
+    }
+
+    fn too_many(&mut self) {
+        self.incomplete(format!("the workspace has more than {} directories; files in some are not shown live", self.budget));
     }
 
     fn incomplete(&mut self, detail: String) {

@@ -150,16 +150,18 @@ impl Count {
 
     /// Everything below a directory: by descriptor, no link followed and no file opened, since whoever made them is hostile.
     fn directory(&mut self, directory: OwnedFd, depth: usize) {
-        if Instant::now() > self.until || depth == 0 {
-            self.whole = false;
-            return;
-        }
-        let Ok(mut entries) = Dir::read_from(&directory) else {
+        let entries = if depth > 0 { Dir::read_from(&directory).ok() } else { None };
+        let Some(entries) = entries else {
             self.whole = false;
             return;
         };
         let mut below: Vec<CString> = Vec::new();
-        while let Some(Ok(entry)) = entries.next() {
+        for entry in entries {
+            // At each entry: one directory may hold millions.
+            let Some(entry) = entry.ok().filter(|_| Instant::now() < self.until) else {
+                self.whole = false;
+                return;
+            };
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
@@ -186,6 +188,10 @@ impl Count {
 
     fn nameless(&mut self, pid: i32) {
         for fd in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+            if Instant::now() >= self.until {
+                self.whole = false;
+                return;
+            }
             let Ok(stat) = rustix::fs::stat(fd.path()) else { continue };
             if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
                 && stat.st_nlink == 0
@@ -250,6 +256,19 @@ mod tests {
         assert_eq!(reserve(100 << 30, 1 << 40), (1 << 40) / 20);
         assert_eq!(reserve(100 << 30, 20 << 30), 5 << 30);
         assert_eq!(reserve(1 << 30, 20 << 30), 512 << 20, "a disk that is nearly full at the start stops nothing yet");
+    }
+
+    #[test]
+    fn p8_a_directory_of_very_many_files_holds_up_no_look() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..20_000 {
+            std::fs::File::create(dir.path().join(n.to_string())).unwrap();
+        }
+        let device = rustix::fs::stat(dir.path()).unwrap().st_dev;
+        let until = Instant::now() + Duration::from_millis(1);
+        let mut count = Count { device, bytes: 0, linked: HashSet::new(), whole: true, until };
+        count.directory(open(dir.path()).unwrap(), DEPTH);
+        assert!(!count.whole, "the count ends by the clock in the midst of a directory, and says so");
     }
 
     #[test]

@@ -146,7 +146,6 @@ impl Sleeper {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return true,
                 Ok(_) if !fds[0].revents().is_empty() => return true,
-                Ok(0) => return false,
                 Ok(_) => return false,
             }
         }

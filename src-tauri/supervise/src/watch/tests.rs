@@ -98,6 +98,21 @@ fn a_budget_that_does_not_suffice_is_said_once() {
 }
 
 #[test]
+fn a_rename_that_brings_very_many_files_in_is_kept_in_bounds_and_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    std::fs::create_dir_all(root.join("target/many")).unwrap();
+    for i in 0..WAITING + 10 {
+        std::fs::File::create(root.join(format!("target/many/{i}"))).unwrap();
+    }
+    let (_watch, facts) = watch(root, BUDGET);
+    std::fs::rename(root.join("target/many"), root.join("many")).unwrap();
+    let note = std::iter::from_fn(|| facts.recv_timeout(Duration::from_secs(20)).ok())
+        .find_map(|fact| if let Fact::Incomplete { detail } = fact { Some(detail) } else { None });
+    assert!(note.as_deref().is_some_and(|note| note.contains("than are kept")), "{note:?}");
+}
+
+#[test]
 fn an_end_comes_after_everything_before_it() {
     let dir = tempfile::tempdir().unwrap();
     for i in 0..20 {
