@@ -295,17 +295,22 @@ impl Execs {
 
     /// A process ended: an exec of it that nobody saw succeed did so if there is a program at its path.
     fn ended(&self, state: &mut State, tgid: u32) {
-        let Some(start) = state.by_tgid.get(&tgid).map(|watch| watch.start) else { return };
-        let zombie = Stat::of(tgid).filter(|stat| stat.start == start);
+        let Some(watch) = state.by_tgid.get(&tgid) else { return };
+        let start = watch.start;
+        let how = |pidfd: Option<&OwnedFd>| sys::seccomp_notify::exit_status(pidfd?.as_fd());
+        let status = how(watch.pidfd.as_ref());
+        // Hundreds may end at once, whose end a look into `/proc` would hold up.
+        let zombie = (status.is_none() || watch.attempt.is_some()).then(|| Stat::of(tgid)).flatten();
+        let zombie = zombie.filter(|stat| stat.start == start);
         if let Some(attempt) = self.settle(state, tgid)
             && let Some(became) = attempt.became(zombie.as_ref())
         {
             let process = attempt.afterwards(&self.who, Some(became));
             self.tell(state, tgid, process);
         }
-        let Some(watch) = state.by_tgid.remove(&tgid) else { return };
-        let (Some(process), Some(pidfd)) = (watch.runs, watch.pidfd) else { return };
-        let status = sys::seccomp_notify::exit_status(pidfd.as_fd()).or(zombie.map(|stat| stat.exit_code));
+        let Some(Watch { runs: Some(process), pidfd: Some(pidfd), .. }) = state.by_tgid.remove(&tgid) else { return };
+        // Asked again: it may have been reaped between the two looks.
+        let status = status.or(zombie.map(|stat| stat.exit_code)).or_else(|| how(Some(&pidfd)));
         let status = status.map(|raw| if raw & 0x7f == 0 { (raw >> 8) & 0xff } else { 128 + (raw & 0x7f) });
         self.teller.tell(Fact::Exit { process, status });
     }
