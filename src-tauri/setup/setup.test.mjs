@@ -97,6 +97,7 @@ test('a terminal needs no toolkit, and starting needs no test driver', () => {
   const beside = (purpose) => names(purpose).filter((what) => !names('test').includes(what))
   assert.deepEqual(beside('long'), ['a C++ compiler (c++)'])
   assert.deepEqual(beside('machine'), ['QEMU', 'debootstrap', 'mke2fs'], 'neither longer form needs the other')
+  assert.deepEqual(beside('bench'), ['ripgrep (rg)', 'socat'])
 })
 
 test('versions are compared as numbers, and an old or missing tool is told with what to do', () => {

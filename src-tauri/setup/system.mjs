@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process'
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** Each purpose with those whose needs are its own too: the command line, the window, the tests, their longer form, their own machine. */
-const PURPOSES = { terminal: [], start: ['terminal'], test: ['terminal', 'start'], long: ['terminal', 'start', 'test'], machine: ['terminal', 'start', 'test'] }
+/** Each purpose with those whose needs are its own too: the command line, the window, the tests, their longer form, their own machine, the bench. */
+const PURPOSES = { terminal: [], start: ['terminal'], test: ['terminal', 'start'], long: ['terminal', 'start', 'test'], machine: ['terminal', 'start', 'test'], bench: ['terminal', 'start', 'test'] }
 
 /** One need: `there(probe)` looks for the thing itself, never for a package, so it is right on any distribution. */
 export const NEEDS = [
@@ -134,6 +134,24 @@ export const NEEDS = [
     dnf: ['e2fsprogs'],
     pacman: ['e2fsprogs'],
   },
+  {
+    what: 'ripgrep (rg)',
+    why: 'a sandbox that the bench compares with needs it',
+    for: 'bench',
+    there: (probe) => probe.program('rg'),
+    apt: ['ripgrep'],
+    dnf: ['ripgrep'],
+    pacman: ['ripgrep'],
+  },
+  {
+    what: 'socat',
+    why: 'a sandbox that the bench compares with needs it',
+    for: 'bench',
+    there: (probe) => probe.program('socat'),
+    apt: ['socat'],
+    dnf: ['socat'],
+    pacman: ['socat'],
+  },
 ]
 
 const MANAGERS = {
@@ -185,7 +203,7 @@ export function managerOf(release) {
   return family ? FAMILIES[family] : null
 }
 
-/** What a purpose (`terminal`, `start`, `test`, `long`, `machine`) needs and this system lacks. */
+/** What a purpose (a name of `PURPOSES`) needs and this system lacks. */
 export function missing(purpose, probe = machine) {
   return NEEDS.filter((need) => (need.for === purpose || PURPOSES[purpose].includes(need.for)) && !need.there(probe))
 }

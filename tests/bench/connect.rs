@@ -1,8 +1,7 @@
 //! A new connection through the way out, against a relay that judges nothing, against bare loopback: open, send a byte, get
 //! it back. The client is the same program on every side; the way out's runs in a jail.
 
-use crate::{Side, compare};
-use serde_json::Value;
+use crate::side::{Measured, Side, Table, compare};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::process::{Child, Command, Stdio};
@@ -37,11 +36,11 @@ impl Asked {
         Self { child, answers }
     }
 
-    fn once(&mut self) -> Duration {
-        self.child.stdin.as_mut().expect("a pipe").write_all(b"go\n").expect("the client reads");
+    fn once(&mut self) -> Measured {
+        self.child.stdin.as_mut().expect("a pipe").write_all(b"go\n").map_err(|e| format!("the client is gone: {e}"))?;
         let mut line = String::new();
-        self.answers.read_line(&mut line).expect("the client answers");
-        Duration::from_nanos(line.trim().parse().unwrap_or_else(|_| panic!("the client answered {line:?}")))
+        self.answers.read_line(&mut line).map_err(|e| e.to_string())?;
+        Ok(Duration::from_nanos(line.trim().parse().map_err(|_| format!("the client answered {line:?}"))?))
     }
 }
 
@@ -87,7 +86,7 @@ fn relay(to: u16) -> u16 {
     port.recv().expect("the relay listens")
 }
 
-pub(crate) fn table(person: &Sandbox, rounds: usize) -> Value {
+pub(crate) fn table(person: &Sandbox, rounds: usize) -> Table {
     let server = echo();
     let relay = relay(server);
     let me = std::env::current_exe().expect("this program has a path");

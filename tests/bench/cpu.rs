@@ -1,23 +1,11 @@
 //! What a jail costs the work inside: CPU time of the same command outside and inside, in pairs, with a 95 % interval.
 
 use crate::jail::{Task, cpu};
+use crate::side::{Measured, Table, load};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 use testkit::Sandbox;
-
-/// Where the programs and packages are that the workloads need.
-pub(crate) struct Material {
-    /// A directory with `Cargo.toml`, `Cargo.lock`, `src/` and `vendor/`.
-    pub(crate) cargo: PathBuf,
-    /// Sysroot of a Rust toolchain.
-    pub(crate) toolchain: PathBuf,
-    /// A directory with `package.json`, `package-lock.json`.
-    pub(crate) npm: PathBuf,
-    /// npm's cache with all of that lock file.
-    pub(crate) npm_cache: PathBuf,
-}
 
 struct Work<'a> {
     name: &'static str,
@@ -33,7 +21,7 @@ const ROUNDS: usize = 20;
 /// Student's t for 19 degrees of freedom, both sides of 95 %.
 const T: f64 = 2.093;
 
-fn outside(work: &Work<'_>, dir: &Path, home: &Path) -> Duration {
+fn outside(work: &Work<'_>, dir: &Path, home: &Path) -> Measured {
     let before = cpu();
     let ended = Command::new(work.argv[0])
         .args(&work.argv[1..])
@@ -45,38 +33,40 @@ fn outside(work: &Work<'_>, dir: &Path, home: &Path) -> Duration {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .output()
-        .unwrap_or_else(|e| panic!("{}: {e}", work.name));
-    assert!(ended.status.success(), "{} outside: {}", work.name, String::from_utf8_lossy(&ended.stderr));
-    cpu() - before
+        .map_err(|e| format!("outside: {e}"))?;
+    if !ended.status.success() {
+        return Err(format!("outside: {}; it said: {}", ended.status, String::from_utf8_lossy(&ended.stderr).trim()));
+    }
+    Ok(cpu() - before)
 }
 
-fn measure(work: &Work<'_>, task: &Task, repo: &Path, home: &Path) -> Value {
+fn measure(work: &Work<'_>, task: &Task, repo: &Path, home: &Path) -> Measured<Value> {
     let fresh = |dir: &Path| {
         if let Some(name) = work.fresh {
             drop(std::fs::remove_dir_all(dir.join(name)));
         }
     };
     let mut told = 0;
-    let mut inside = || {
+    let mut inside = || -> Measured {
         fresh(&task.tree());
         let before = cpu();
-        told = task.start(work.argv, &work.env).finish(work.name);
-        cpu() - before
+        told = task.start(work.argv, &work.env)?.finish()?;
+        Ok(cpu() - before)
     };
     let plain = || {
         fresh(repo);
         outside(work, repo, home)
     };
-    inside();
-    plain();
+    inside()?;
+    plain()?;
     let mut pairs = Vec::new();
     for round in 0..ROUNDS {
         let (i, o) = if round % 2 == 0 {
-            let i = inside();
-            (i, plain())
+            let i = inside()?;
+            (i, plain()?)
         } else {
-            let o = plain();
-            (inside(), o)
+            let o = plain()?;
+            (inside()?, o)
         };
         pairs.push((i.as_secs_f64(), o.as_secs_f64()));
     }
@@ -93,12 +83,15 @@ fn measure(work: &Work<'_>, task: &Task, repo: &Path, home: &Path) -> Value {
         () if low > work.bound => "over",
         () => "the interval holds the bound",
     };
+    let load = load();
     let seconds = pairs.iter().map(|p| p.1).sum::<f64>() / n;
     println!(
-        "  {:<28} {seconds:>8.2} s {ratio:>8.3} × [{low:.3}, {high:.3}] {told:>8} told   at most {:.2}: {verdict}",
+        "  {:<28} {seconds:>8.2} s {ratio:>8.3} × [{low:.3}, {high:.3}] {told:>8} told   at most {:.2}: {verdict} (load {load})",
         work.name, work.bound
     );
-    json!({ "work": work.name, "pairs": pairs, "ratio": ratio, "interval": [low, high], "told": told, "bound": work.bound })
+    Ok(json!({
+        "work": work.name, "load": load, "pairs": pairs, "ratio": ratio, "interval": [low, high], "told": told, "bound": work.bound
+    }))
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -106,56 +99,83 @@ fn copy(from: &Path, to: &Path) {
     assert!(ended.success(), "copying {} to {}", from.display(), to.display());
 }
 
-pub(crate) fn table(person: &Sandbox, material: &Material) -> Value {
+/// `path` says where the programs and packages are that the workloads need: `cargo` is a crate with its packages (`vendor`),
+/// `toolchain` the sysroot of a Rust toolchain, `npm` a lock file, `npm-cache` npm's cache with all of it.
+pub(crate) fn table<'a>(person: &Sandbox, path: &dyn Fn(&str) -> Measured<&'a Path>) -> Table {
     println!("\nCPU time inside against outside (user and system, with all watching), {ROUNDS} pairs, 95 % interval");
     println!("  {:<28} {:>10} {:>10}", "", "outside", "ratio");
-    let toolchain = material.toolchain.display().to_string();
-    let path = format!("{toolchain}/bin:/usr/local/bin:/usr/bin:/bin");
-    let env = |more: &[(&str, String)]| -> Vec<(String, String)> {
-        let usual = [("PATH", path.clone()), ("LANG", "C.UTF-8".into())];
-        usual.iter().chain(more).map(|(k, v)| ((*k).to_owned(), v.clone())).collect()
-    };
-    let mut rows = Vec::new();
+    let rows: [(&str, Measured<Value>); 3] =
+        [(CARGO, check(person, path)), (NPM, install(person, path)), (STATUS, status(person))];
+    for (name, row) in &rows {
+        if let Err(why) = row {
+            println!("  {name:<28} FAILED: {why}");
+        }
+    }
+    let whole = rows.iter().all(|(_, row)| row.is_ok());
+    let rows: Vec<Value> = rows.into_iter().filter_map(|(_, row)| row.ok()).collect();
+    Table { raw: json!({ "title": "CPU time inside against outside", "rows": rows }), whole }
+}
 
+const CARGO: &str = "cargo check";
+const NPM: &str = "npm ci, from a cache";
+const STATUS: &str = "git status, 50,000 files";
+
+fn env(more: &[(&str, String)], path: &str) -> Vec<(String, String)> {
+    let usual = [("PATH", path.to_owned()), ("LANG", "C.UTF-8".into())];
+    usual.iter().chain(more).map(|(k, v)| ((*k).to_owned(), v.clone())).collect()
+}
+
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+fn check<'a>(person: &Sandbox, path: &dyn Fn(&str) -> Measured<&'a Path>) -> Measured<Value> {
+    let (packages, toolchain) = (path("cargo")?, path("toolchain")?);
     let cargo = person.small_repo_at(person.projects().join("cargo"));
     for name in ["Cargo.toml", "Cargo.lock", "src", "vendor", ".cargo"] {
-        copy(&material.cargo.join(name), &cargo.path.join(name));
+        copy(&packages.join(name), &cargo.path.join(name));
     }
     cargo.write(".gitignore", "target\n");
     cargo.commit("a program with its packages");
     let mut task = Task::new(person, &cargo.path);
-    task.grants.read.push(material.toolchain.clone());
+    task.grants.read.push(toolchain.to_owned());
     let work = Work {
-        name: "cargo check",
+        name: CARGO,
         argv: &["cargo", "check", "--offline", "--quiet"],
-        env: env(&[("CARGO_HOME", "/tmp/airlock-bench-cargo-home".into())]),
+        env: env(
+            &[("CARGO_HOME", "/tmp/airlock-bench-cargo-home".into())],
+            &format!("{}/bin:{SYSTEM_PATH}", toolchain.display()),
+        ),
         fresh: Some("target"),
         bound: 1.05,
     };
-    rows.push(measure(&work, &task, &cargo.path, &person.home()));
+    measure(&work, &task, &cargo.path, &person.home())
+}
 
+fn install<'a>(person: &Sandbox, path: &dyn Fn(&str) -> Measured<&'a Path>) -> Measured<Value> {
+    let (packages, cache) = (path("npm")?, path("npm-cache")?);
     let npm = person.small_repo_at(person.projects().join("npm"));
     for name in ["package.json", "package-lock.json"] {
-        copy(&material.npm.join(name), &npm.path.join(name));
+        copy(&packages.join(name), &npm.path.join(name));
     }
     npm.write(".gitignore", "node_modules\n");
     npm.commit("a lock file");
     let mut task = Task::new(person, &npm.path);
-    task.grants.read.push(material.npm_cache.clone());
+    task.grants.read.push(cache.to_owned());
     let work = Work {
-        name: "npm ci, from a cache",
+        name: NPM,
         // Its cache is only to be read in a jail, so each round has a copy of its own, inside as outside.
         argv: &[
             "sh",
             "-c",
             "rm -rf c && cp -r \"$SEED\" c && exec npm ci --offline --ignore-scripts --no-audit --no-fund --cache c --loglevel error",
         ],
-        env: env(&[("SEED", material.npm_cache.display().to_string())]),
+        env: env(&[("SEED", cache.display().to_string())], SYSTEM_PATH),
         fresh: Some("node_modules"),
         bound: 1.05,
     };
-    rows.push(measure(&work, &task, &npm.path, &person.home()));
+    measure(&work, &task, &npm.path, &person.home())
+}
 
+fn status(person: &Sandbox) -> Measured<Value> {
     let wide = person.small_repo_at(person.projects().join("wide"));
     for dir in 0..500 {
         for file in 0..100 {
@@ -164,8 +184,6 @@ pub(crate) fn table(person: &Sandbox, material: &Material) -> Value {
     }
     wide.commit("fifty thousand files");
     let task = Task::new(person, &wide.path);
-    let work =
-        Work { name: "git status, 50,000 files", argv: &["git", "status", "--short"], env: env(&[]), fresh: None, bound: 1.25 };
-    rows.push(measure(&work, &task, &wide.path, &person.home()));
-    json!({ "title": "CPU time inside against outside", "rows": rows })
+    let work = Work { name: STATUS, argv: &["git", "status", "--short"], env: env(&[], SYSTEM_PATH), fresh: None, bound: 1.25 };
+    measure(&work, &task, &wide.path, &person.home())
 }

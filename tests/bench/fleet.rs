@@ -1,6 +1,7 @@
 //! Fifty jails at once, each with its warden: memory of a warden, and how often it wakes while its jail sleeps.
 
-use serde_json::{Value, json};
+use crate::side::{Table, load};
+use serde_json::json;
 use std::time::Duration;
 use testkit::{Sandbox, eventually};
 
@@ -20,7 +21,7 @@ fn slept(pid: i32) -> u64 {
     texts.map(|t| number(&t, "voluntary_ctxt_switches")).sum()
 }
 
-pub(crate) fn table(person: &Sandbox) -> Value {
+pub(crate) fn table(person: &Sandbox) -> Table {
     let repo = person.small_repo_at(person.projects().join("fleet"));
     for n in 0..JAILS {
         let title = format!("jail {n}");
@@ -47,7 +48,8 @@ pub(crate) fn table(person: &Sandbox) -> Value {
     pss.sort_unstable();
     wakes.sort_unstable();
     let mib = |kib: u64| format!("{}.{} MiB", kib / 1024, kib % 1024 * 10 / 1024);
-    println!("\n{JAILS} jails at once, each asleep");
+    let load = load();
+    println!("\n{JAILS} jails at once, each asleep, load {load}");
     println!(
         "  all started; a warden holds {} (median), {} at most (PSS)   at most 12 MiB",
         mib(pss[JAILS / 2]),
@@ -58,5 +60,6 @@ pub(crate) fn table(person: &Sandbox) -> Value {
     for task in &tasks {
         person.airlock(["task", "stop", task["id"].as_str().expect("an id")]);
     }
-    json!({ "title": "fifty jails", "pss_kib": pss, "wakes": wakes, "seconds": WATCHED })
+    let raw = json!({ "title": "fifty jails", "load": load, "pss_kib": pss, "wakes": wakes, "seconds": WATCHED });
+    Table { raw, whole: true }
 }

@@ -1,6 +1,7 @@
 //! A task that was made by the command line, and jails on it as its warden makes them, run by this program: so that their
 //! CPU time is this program's children's.
 
+use crate::side::Measured;
 use model::id::{RunId, TaskId};
 use model::layout::{Layout, TaskDir};
 use model::run::{PolicyText, RunSpec};
@@ -75,10 +76,10 @@ impl Task {
     }
 
     /// Starts a command with everything on: way out, notifications, decoys.
-    pub(crate) fn start(&self, argv: &[&str], env: &[(String, String)]) -> Running {
+    pub(crate) fn start(&self, argv: &[&str], env: &[(String, String)]) -> Measured<Running> {
         let spec = RunSpec { argv: argv.iter().map(|a| (*a).to_owned()).collect(), env: env.to_vec(), ..self.spec.clone() };
         let plan = supervise::compose::agent(&spec, &self.grants).expect("nothing is granted twice");
-        let mut jail = supervise::spawn(&plan, &spec.jail_program, Some(nothing())).expect("the jail stands");
+        let mut jail = supervise::spawn(&plan, &spec.jail_program, Some(nothing())).map_err(|e| e.to_string())?;
         let init_pid = u32::try_from(jail.pid).expect("a process id");
         let writable = vec![spec.workspace.clone(), spec.home.clone(), "/tmp".into()];
         let who = Who::new(JailRef { init_pid, writable, ..JailRef::default() }).expect("the jail can be looked at");
@@ -91,19 +92,21 @@ impl Task {
         };
         let notify = jail.notify.take().map(|fd| Notify::serve(fd, Arc::clone(&who), sink).expect("calls are observed"));
         let decoys = jail.decoys.take().map(|decoys| decoys.tell(who, |_| {}).expect("touches are told"));
-        jail.go().expect("the command runs");
-        Running { jail, told, _sensors: (notify, decoys) }
+        jail.go().map_err(|e| e.to_string())?;
+        Ok(Running { jail, told, _sensors: (notify, decoys) })
     }
 }
 
 impl Running {
     /// Waits for a command that must end well; answers with how many facts were told.
-    pub(crate) fn finish(self, what: &str) -> usize {
-        let Ended { exit, signal } = self.jail.wait().expect("the jail ends");
-        assert_eq!((exit, signal), (Some(0), None), "{what} in the jail");
+    pub(crate) fn finish(self) -> Measured<usize> {
+        let Ended { exit, signal } = self.jail.wait().map_err(|e| e.to_string())?;
+        if (exit, signal) != (Some(0), None) {
+            return Err(format!("inside it ended with exit code {exit:?}, signal {signal:?}"));
+        }
         let told = Arc::clone(&self.told);
         drop(self);
-        told.load(Ordering::Relaxed)
+        Ok(told.load(Ordering::Relaxed))
     }
 }
 

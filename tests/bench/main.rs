@@ -1,7 +1,10 @@
 //! Side by side with peers, in one run, as the same user: `bench --out FILE [--rounds N] [--only TABLE] [--MATERIAL PATH]…`.
 //!
 //! Every figure is a series of raw samples (nanoseconds), taken in turns so that all sides see the same machine; the table
-//! shows median, least and 99th percentile, and ratios of medians. Nothing here is asserted.
+//! shows median, least and 99th percentile, and ratios of medians beside what they may be at most. Whether a bound is
+//! kept is said and not asserted; what could not be measured is a failed row, and the exit code says that there was one.
+//!
+//! Each table is a process of its own: one that ends too early takes no other with it, and its person is tidied up after it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,116 +19,90 @@ mod cpu;
 mod fleet;
 mod jail;
 mod kill;
+mod side;
 mod start;
 
-use serde_json::{Value, json};
+use crate::side::{Measured, Table};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::process::{Command, ExitCode};
+use testkit::Sandbox;
 
-/// One side of a comparison.
-struct Side<'a> {
-    name: &'static str,
-    once: Box<dyn FnMut() -> Duration + 'a>,
-    samples: Vec<Duration>,
-}
+const TABLES: [&str; 5] = ["start", "kill", "fleet", "connect", "cpu"];
 
-impl<'a> Side<'a> {
-    fn new(name: &'static str, once: impl FnMut() -> Duration + 'a) -> Self {
-        Self { name, once: Box::new(once), samples: Vec::new() }
-    }
-
-    fn at(&self, part: f64) -> Duration {
-        let mut sorted = self.samples.clone();
-        sorted.sort();
-        let last = sorted.len() - 1;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "an index below the length"
-        )]
-        sorted[((last as f64) * part).ceil() as usize]
-    }
-}
-
-/// Takes `rounds` samples of each side, in turns, after a warm-up; prints the table.
-fn compare(title: &str, rounds: usize, sides: &mut [Side<'_>]) -> Value {
-    for side in &mut *sides {
-        for _ in 0..3 {
-            (side.once)();
-        }
-    }
-    for round in 0..rounds {
-        // Each round begins with another side, so that none always follows the same one.
-        for i in 0..sides.len() {
-            let side = &mut sides[(i + round) % sides.len()];
-            let sample = (side.once)();
-            side.samples.push(sample);
-        }
-    }
-    let base = sides[0].at(0.5).as_secs_f64();
-    println!("\n{title}, {rounds} rounds\n  {:<50} {:>11} {:>11} {:>11}  of the first", "", "median", "least", "p99");
-    for side in &*sides {
-        let ms = |d: Duration| format!("{:.3} ms", d.as_secs_f64() * 1e3);
-        let ratio = side.at(0.5).as_secs_f64() / base;
-        println!("  {:<50} {:>11} {:>11} {:>11}  {ratio:.2} ×", side.name, ms(side.at(0.5)), ms(side.at(0.0)), ms(side.at(0.99)));
-    }
-    let raw =
-        |s: &Side<'_>| json!({ "name": s.name, "ns": s.samples.iter().map(|d| d.as_nanos().to_string()).collect::<Vec<_>>() });
-    json!({ "title": title, "sides": sides.iter().map(raw).collect::<Vec<_>>() })
-}
-
-fn main() {
+fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
-    let (mut out, mut rounds, mut only, mut material) = (None, 200, None, HashMap::new());
+    let (mut out, mut rounds, mut only, mut person, mut material) = (None, None, None, None, HashMap::new());
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap_or_else(|| panic!("{word} needs a value"));
         match word.as_str() {
-            "client" => return connect::client(&value(), &value()),
+            "client" => {
+                connect::client(&value(), &value());
+                return ExitCode::SUCCESS;
+            }
             "--out" => out = Some(PathBuf::from(value())),
-            "--rounds" => rounds = value().parse().expect("a number of rounds"),
+            "--rounds" => rounds = Some(value().parse().expect("a number of rounds")),
             "--only" => only = Some(value()),
+            "--person" => person = Some(PathBuf::from(value())),
             "--srt" | "--codex" | "--cargo" | "--toolchain" | "--npm" | "--npm-cache" => {
                 material.insert(word[2..].to_owned(), PathBuf::from(value()));
             }
-            _ => panic!("usage: bench --out FILE [--rounds N] [--only start|connect|cpu|kill|fleet] [--MATERIAL PATH]…"),
+            _ => panic!("usage: bench --out FILE [--rounds N] [--only {}] [--MATERIAL PATH]…", TABLES.join("|")),
         }
     }
-    let path = |name: &str| material.get(name).cloned();
-    let peers = path("srt").zip(path("codex")).map(|(srt, codex)| start::Peers { srt, codex });
-    let work = || {
-        Some(cpu::Material {
-            cargo: path("cargo")?,
-            toolchain: path("toolchain")?,
-            npm: path("npm")?,
-            npm_cache: path("npm-cache")?,
-        })
-    };
-    let person = testkit::Sandbox::new();
+    if let (Some(only), Some(person)) = (&only, person) {
+        let table = table(only, &Sandbox::of(person), rounds, &material);
+        let out = out.expect("a table is written somewhere");
+        std::fs::write(&out, table.raw.to_string()).unwrap_or_else(|e| panic!("{}: {e}", out.display()));
+        return if table.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     println!("as uid {}, programs of {}", nix::unistd::getuid(), testkit::program::profile_dir().display());
-    let wanted = |name: &str| only.as_deref().is_none_or(|o| o == name);
-    let mut tables = Vec::new();
-    if wanted("start") {
-        tables.push(start::table(&person, peers.as_ref(), rounds));
-    }
-    if wanted("kill") {
-        tables.push(kill::table(&person));
-    }
-    if wanted("fleet") {
-        tables.push(fleet::table(&person));
-    }
-    if wanted("connect") {
-        tables.push(connect::table(&person, rounds));
-    }
-    if wanted("cpu") {
-        match work() {
-            Some(material) => tables.push(cpu::table(&person, &material)),
-            None => println!("\nCPU time inside was not measured: it needs --cargo, --toolchain, --npm and --npm-cache"),
-        }
-    }
+    let wanted: Vec<&str> = TABLES.into_iter().filter(|t| only.as_deref().is_none_or(|o| o == *t)).collect();
+    assert!(!wanted.is_empty(), "no table is called so; there are {}", TABLES.join(", "));
+    let tables: Vec<Measured<(Value, bool)>> = wanted.iter().map(|table| apart(table)).collect();
+    let raw: Vec<&Value> = tables.iter().flatten().map(|(raw, _)| raw).collect();
     if let Some(out) = out {
-        std::fs::write(&out, serde_json::to_vec_pretty(&tables).expect("JSON"))
-            .unwrap_or_else(|e| panic!("{}: {e}", out.display()));
+        std::fs::write(&out, serde_json::to_vec_pretty(&raw).expect("JSON")).unwrap_or_else(|e| panic!("{}: {e}", out.display()));
+    }
+    let failed: Vec<String> = wanted
+        .iter()
+        .zip(&tables)
+        .filter_map(|(name, table)| match table {
+            Ok((_, true)) => None,
+            Ok((_, false)) => Some(format!("{name}: a row failed")),
+            Err(why) => Some(format!("{name}: {why}")),
+        })
+        .collect();
+    for line in &failed {
+        println!("\nFAILED {line}");
+    }
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// One table by a process of its own, for a person of its own; answers with what it wrote and whether no row failed.
+fn apart(name: &str) -> Measured<(Value, bool)> {
+    // codex puts its helpers into a home, but into none below a directory for temporary files.
+    let home = std::env::var_os("HOME").map(PathBuf::from).ok_or("there is no HOME to make a person's home in")?;
+    let person = Sandbox::below(&home);
+    let out = person.root().join("table.json");
+    let me = std::env::current_exe().map_err(|e| format!("this program has no path: {e}"))?;
+    let mut command = Command::new(me);
+    // Of two words the last one counts.
+    command.args(std::env::args_os().skip(1)).args(["--only", name, "--person"]).arg(person.root()).arg("--out").arg(&out);
+    let ended = command.status().map_err(|e| e.to_string())?;
+    let text = std::fs::read(&out).map_err(|_| format!("it ended with {ended} before it was printed"))?;
+    Ok((serde_json::from_slice(&text).map_err(|e| e.to_string())?, ended.success()))
+}
+
+fn table(name: &str, person: &Sandbox, rounds: Option<usize>, material: &HashMap<String, PathBuf>) -> Table {
+    let need = |name: &str| material.get(name).map(PathBuf::as_path).ok_or_else(|| format!("it needs --{name} PATH"));
+    match name {
+        "start" => start::table(person, &need, rounds.unwrap_or(200)),
+        "kill" => kill::table(person, rounds.unwrap_or(20)),
+        "fleet" => fleet::table(person),
+        "connect" => connect::table(person, rounds.unwrap_or(200)),
+        "cpu" => cpu::table(person, &need),
+        _ => panic!("{name} is no table"),
     }
 }

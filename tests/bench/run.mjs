@@ -1,11 +1,12 @@
 // `npm run bench`: release builds, then every side in one run as the same ordinary user. Raw samples go to target/bench.
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { homedir, tmpdir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { basename, dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { provide } from '../../src-tauri/setup/system.mjs'
 import { ordinaryUser } from '../run/person.mjs'
+import { at } from '../run/rust.mjs'
 
 const top = resolve(dirname(fileURLToPath(import.meta.url)), '../..')
 const target = resolve(top, process.env.CARGO_TARGET_DIR ?? 'target')
@@ -58,52 +59,57 @@ function material() {
   return { srt: npm('sandbox-runtime'), codex: npm('codex'), cargo, toolchain: sysroot, npm: work }
 }
 
-/** The words for the bench, with the parts of `from` copied below `to` where that is given. */
-function handed(from, to) {
-  const at = (name) => {
-    if (!to) return from[name]
-    const copy = join(to, name)
-    // Hard links where that works: a toolchain has a gigabyte.
-    const ran = spawnSync('cp', ['-rlL', from[name], copy])
-    if (ran.status !== 0) cpSync(from[name], copy, { recursive: true, dereference: true })
-    spawnSync('chmod', ['-R', 'go+rX', copy])
-    return copy
-  }
-  const [srt, codex, npm] = [at('srt'), at('codex'), at('npm')]
+/** The words for the bench: where its material is. */
+function words({ srt, codex, cargo, npm, toolchain }) {
   return [
     ['--srt', join(srt, 'node_modules/@anthropic-ai/sandbox-runtime/dist/cli.js')],
     ['--codex', join(codex, 'node_modules/@openai/codex/bin/codex.js')],
-    ['--cargo', at('cargo')],
-    ['--toolchain', at('toolchain')],
+    ['--cargo', cargo],
+    ['--toolchain', toolchain],
     ['--npm', npm],
     ['--npm-cache', join(npm, 'cache')],
+    process.argv.slice(2),
   ].flat()
 }
 
-provide('test')
+if (!provide('bench')) {
+  console.error('Nothing was measured.')
+  process.exit(1)
+}
 must('cargo', ['build', '--release', '-p', 'cli', '-p', 'warden', '-p', 'jail', '-p', 'promises', ...programs.flatMap((p) => ['--bin', p])])
 const built = programs.map((p) => join(target, 'release', p))
 const found = material()
 const out = join(target, 'bench')
 mkdirSync(out, { recursive: true })
-const words = (samples, dir) => ['--out', samples, ...handed(found, dir), ...process.argv.slice(2)]
+const kept = join(out, 'samples.json')
+rmSync(kept, { force: true })
+const bench = (program, before, words, options) => {
+  const ran = spawnSync(program, [...before, ...words], { stdio: ['ignore', 'inherit', 'inherit'], ...options })
+  if (ran.status !== 0) console.error(`\nThe bench ended with ${ran.error?.message ?? ran.signal ?? ran.status}: not everything was measured.`)
+  return ran.status === 0
+}
 
+let whole
 if (process.getuid() !== 0) {
-  must(built[3], words(join(out, 'samples.json')))
+  whole = bench(built[3], [], ['--out', kept, ...words(found)], { cwd: top })
 } else {
-  const suites = [{ suite: 'bench', binary: built[3], cwd: top }]
-  const person = ordinaryUser(top, { programs: built, suites }, ['bench'])
-  const shared = mkdtempSync(join(tmpdir(), 'airlock-bench-'))
+  const person = ordinaryUser(top, { programs: built, suites: [{ suite: 'bench', binary: built[3], cwd: top }] }, ['bench'])
   try {
-    // The cache and the toolchain of root are closed to others.
-    spawnSync('chmod', ['755', shared])
+    // Root's cache and toolchain are closed to that user, who has copies of them, as if installed by themselves.
+    const own = (dir) => join(person.env.HOME, '.cache/airlock-tests', basename(dir))
+    const copies = Object.fromEntries(Object.entries(found).map(([name, dir]) => [name, own(dir)]))
+    const lent = join(person.env.AIRLOCK_TEST_RUSTUP, 'toolchains/lent')
     const samples = join(person.env.HOME, 'samples.json')
-    const [program, ...before] = [...person.prefix, person.suites[0].binary]
-    must(program, [...before, ...words(samples, shared)], { env: person.env, cwd: '/' })
-    copyFileSync(samples, join(out, 'samples.json'))
+    const [program, ...before] = [...at(person.prefix, '/'), person.suites[0].binary]
+    whole = bench(program, before, ['--out', samples, ...words({ ...copies, toolchain: lent })], { env: person.env, cwd: '/' })
+    if (existsSync(samples)) copyFileSync(samples, kept)
+    for (const left of person.left()) {
+      whole = false
+      console.error(`left behind: ${left}`)
+    }
   } finally {
     person.end()
-    rmSync(shared, { recursive: true, force: true })
   }
 }
-console.log(`\nraw samples: ${join(out, 'samples.json')}`)
+console.log(`\nraw samples: ${kept}`)
+process.exit(whole ? 0 : 1)

@@ -1,27 +1,24 @@
 //! Start, exec and exit of `/bin/true` in a jail, against bubblewrap with the same mounts and against other sandboxes for agents.
 
 use crate::jail::{Task, nothing};
-use crate::{Side, compare};
+use crate::side::{Measured, Side, Table, compare};
 use jail_plan::{Access, Identity, Landlock, Limits, Net, Plan, Raw, Stdio as Streams, Step};
-use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use testkit::Sandbox;
 
-/// Scripts of the peers, for Node.
-pub(crate) struct Peers {
-    pub(crate) srt: PathBuf,
-    pub(crate) codex: PathBuf,
-}
-
-fn timed(mut command: Command) -> Duration {
+/// From spawn to wait; a command that does not end well was no sandbox that ran.
+fn timed(mut command: Command) -> Measured {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let start = Instant::now();
-    let ended = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let ended = command.output().map_err(|e| format!("{}: {e}", command.get_program().display()))?;
     let took = start.elapsed();
-    assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
-    took
+    match ended.status.success() {
+        true => Ok(took),
+        false => Err(format!("{}; it said: {}", ended.status, String::from_utf8_lossy(&ended.stderr).trim())),
+    }
 }
 
 /// What bubblewrap and the like jail show, read-only.
@@ -98,7 +95,12 @@ fn like_bubblewrap(person: &Sandbox, workspace: &Path) -> Plan {
     }
 }
 
-pub(crate) fn table(person: &Sandbox, peers: Option<&Peers>, rounds: usize) -> Value {
+const BUBBLEWRAP: &str = "bubblewrap";
+const CODEX: &str = "codex sandbox";
+const SRT: &str = "@anthropic-ai/sandbox-runtime";
+
+/// `script` says where the script of a peer for Node is.
+pub(crate) fn table<'a>(person: &Sandbox, script: &dyn Fn(&str) -> Measured<&'a Path>, rounds: usize) -> Table {
     let repo = person.small_repo_at(person.projects().join("start"));
     let settings = person.file(
         "peer.json",
@@ -106,44 +108,41 @@ pub(crate) fn table(person: &Sandbox, peers: Option<&Peers>, rounds: usize) -> V
     );
     let task = Task::new(person, &repo.path);
     let plan = like_bubblewrap(person, &repo.path);
-    let bare = || {
-        let start = Instant::now();
-        let jail = supervise::spawn(&plan, &testkit::program("airlock-jail"), Some(nothing())).expect("the jail stands");
-        jail.go().expect("the command runs");
-        let ended = jail.wait().expect("the jail ends");
+    let ended = |start: Instant, jail: &supervise::Jail| -> Measured {
+        let ended = jail.wait().map_err(|e| e.to_string())?;
         let took = start.elapsed();
-        assert_eq!(ended.exit, Some(0), "/bin/true in the jail");
-        took
+        if ended.exit == Some(0) { Ok(took) } else { Err(format!("/bin/true ended with {ended:?}")) }
     };
-    let everything = || {
+    let bare = || -> Measured {
         let start = Instant::now();
-        let running = task.start(&["/bin/true"], &[]);
-        let ended = running.jail.wait().expect("the jail ends");
-        let took = start.elapsed();
-        assert_eq!(ended.exit, Some(0), "/bin/true in the jail");
-        took
+        let jail = supervise::spawn(&plan, &testkit::program("airlock-jail"), Some(nothing())).map_err(|e| e.to_string())?;
+        jail.go().map_err(|e| e.to_string())?;
+        ended(start, &jail)
     };
-    let mut sides = vec![
-        Side::new("bubblewrap", || timed(bubblewrap(person, &repo.path, &["/bin/true"]))),
-        Side::new("Airlock's jail, bubblewrap's mounts", bare),
-        Side::new("Airlock's jail, everything on", everything),
-    ];
-    if let Some(peers) = peers {
-        sides.push(Side::new("codex sandbox", || {
-            let mut c = person.command("node");
-            c.arg(&peers.codex).args(["sandbox", "--", "/bin/true"]).current_dir(&repo.path);
-            timed(c)
-        }));
-        sides.push(Side::new("@anthropic-ai/sandbox-runtime", || {
-            let mut c = person.command("node");
-            c.arg(&peers.srt).arg("-s").arg(&settings).arg("/bin/true").current_dir(&repo.path);
-            timed(c)
-        }));
-    }
-    sides.push(Side::new("`airlock run --rm`: task, jail, candidate, discard", || {
-        let mut c = person.airlock_command(["run", "--rm", "--repo"]);
-        c.arg(&repo.path).args(["--", "/bin/true"]);
+    let everything = || -> Measured {
+        let start = Instant::now();
+        let running = task.start(&["/bin/true"], &[])?;
+        ended(start, &running.jail)
+    };
+    let node = |name: &str, words: &[&OsStr]| -> Measured {
+        let mut c = person.command("node");
+        c.arg(script(name)?).args(words).current_dir(&repo.path);
         timed(c)
-    }));
+    };
+    let mut sides = [
+        Side::new(BUBBLEWRAP, || timed(bubblewrap(person, &repo.path, &["/bin/true"]))),
+        Side::new("Airlock's jail, bubblewrap's mounts", bare).at_most(1.0, BUBBLEWRAP),
+        Side::new("Airlock's jail, everything on", everything)
+            .at_most(2.0, BUBBLEWRAP)
+            .at_most(1.0 / 4.0, CODEX)
+            .at_most(1.0 / 25.0, SRT),
+        Side::new(CODEX, || node("codex", &["sandbox", "--", "/bin/true"].map(OsStr::new))),
+        Side::new(SRT, || node("srt", &[OsStr::new("-s"), settings.as_os_str(), OsStr::new("/bin/true")])),
+        Side::new("`airlock run --rm`: task, jail, candidate, discard", || {
+            let mut c = person.airlock_command(["run", "--rm", "--repo"]);
+            c.arg(&repo.path).args(["--", "/bin/true"]);
+            timed(c)
+        }),
+    ];
     compare("start, exec and exit of /bin/true", rounds, &mut sides)
 }

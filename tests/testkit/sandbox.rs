@@ -42,6 +42,11 @@ impl Sandbox {
         it
     }
 
+    /// The person of another process, who stays when this is dropped.
+    pub fn of(root: PathBuf) -> Self {
+        Self { dir: None, root }
+    }
+
     /// Everything of this test is below.
     pub fn root(&self) -> &Path {
         &self.root
