@@ -21,12 +21,14 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use sys::seccomp_notify::{Notification, answer_result, is_waiting};
 
 /// Calls that are made at once.
 const WORKERS: usize = 4;
+/// Calls that wait to be made. Those of callers that were killed meanwhile are among them, so their number has no other bound.
+const QUEUE: usize = 16_384;
 /// Connections that wait for their other end at once, each on a thread of its own.
 const WAITING: usize = 128;
 
@@ -75,7 +77,7 @@ pub fn roots(plan: &Plan) -> Vec<PathBuf> {
 /// Serves the calls of one jail until dropped.
 #[derive(Debug)]
 pub struct Broker {
-    queue: Sender<Notification>,
+    queue: SyncSender<Notification>,
     flows: Arc<Flows>,
 }
 
@@ -97,7 +99,7 @@ impl Broker {
         let places = Places::open(&reach.roots)?;
         let desk =
             Desk { listener, places, way_out: reach.way_out, flows: flows.clone(), who, memory, waiting: AtomicUsize::new(0) };
-        let (queue, calls) = channel();
+        let (queue, calls) = sync_channel(QUEUE);
         let (desk, calls) = (Arc::new(desk), Arc::new(Mutex::new(calls)));
         for _ in 0..WORKERS {
             let (desk, calls) = (desk.clone(), calls.clone());
@@ -115,9 +117,9 @@ impl Broker {
         made(n.nr).is_some()
     }
 
-    /// Takes a call over. False where nobody is left to make it.
+    /// Takes a call over. False where too many wait, or nobody is left to make it.
     pub(crate) fn take(&self, n: &Notification) -> bool {
-        self.queue.send(*n).is_ok()
+        self.queue.try_send(*n).is_ok()
     }
 
     /// Where connections that were made were meant to go.

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::flows::{Flows, Written, path_of};
 use super::places::{End, Places, own_descriptor};
-use super::{Made, made};
+use super::{Broker, Made, Memory, QUEUE, Reach, WORKERS, made};
+use crate::who::{JailRef, Who};
 use model::event::{Origin, Process};
 use nix::errno::Errno;
 use nix::libc;
@@ -12,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
+use sys::seccomp_notify::{NATIVE_ARCH, Notification};
 
 fn process(pid: u32) -> Arc<Process> {
     let exe = || "/usr/bin/curl".into();
@@ -20,6 +22,28 @@ fn process(pid: u32) -> Arc<Process> {
 
 fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
+}
+
+/// Memory in which every reader hangs.
+struct Stuck;
+
+impl Memory for Stuck {
+    fn read(&self, _: u32, _: u64, _: &mut [u8]) -> usize {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+#[test]
+fn calls_that_nobody_gets_to_are_bounded() {
+    let me = std::process::id();
+    let who = Who::new(JailRef { init_pid: me, ..JailRef::default() }).unwrap();
+    let listener = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    let broker = Broker::start(listener, Reach { roots: vec![], way_out: None }, who, Box::new(Stuck)).unwrap();
+    let call = Notification { id: 1, tid: me, nr: libc::SYS_connect, arch: NATIVE_ARCH, args: [0, 4096, 16, 0, 0, 0] };
+    let taken = (0..2 * QUEUE).take_while(|_| broker.take(&call)).count();
+    assert!((QUEUE..=QUEUE + WORKERS).contains(&taken), "{taken} calls wait");
 }
 
 #[test]
