@@ -11,6 +11,7 @@ mod limits;
 mod output;
 mod record;
 mod refusal;
+mod room;
 mod run;
 mod terminal;
 

@@ -1,5 +1,6 @@
 //! Event → record → notify: facts are numbered and stored by one thread, then shown.
 
+use crate::room::Room;
 use db::EventLog;
 use model::event::{Event, Process, What};
 use model::id::RunId;
@@ -12,10 +13,6 @@ use tokio::sync::watch;
 
 /// Facts that may wait for the disk; what comes on top is counted.
 const WAITING: usize = 16_384;
-
-/// Bytes of files and processes that one run may add to the log; what comes on top is counted. Connections, limits and steps of
-/// the run are kept always: they are few.
-const ROOM: usize = 256 << 20;
 
 /// How long facts are gathered from the first on.
 const GATHER: Duration = Duration::from_millis(20);
@@ -93,22 +90,9 @@ impl Writer {
     }
 }
 
-/// About what a fact takes on disk.
-fn weight(d: &Draft) -> usize {
-    let process = d.process.as_ref().map_or(0, |p| {
-        let names = p.argv.iter().chain(p.ancestry.iter().map(|(_, n)| n));
-        p.exe.0.len() + p.program.0.len() + names.map(|a| a.0.len() + 4).sum::<usize>()
-    });
-    let what = match &d.what {
-        What::File { path, to, .. } => path.0.len() + to.as_ref().map_or(0, |t| t.0.len()),
-        What::Process { .. } | What::Network { .. } | What::Limit { .. } | What::Lifecycle { .. } => 0,
-    };
-    200 + process + what
-}
-
 fn write(mut log: EventLog, run: &RunId, receiver: &Receiver<Message>, announce: &watch::Sender<u64>, lost: &AtomicU64) {
     let mut open = true;
-    let mut room = ROOM;
+    let mut room = Room::default();
     let mut told: Option<Instant> = None;
     while open {
         let mut batch = Vec::new();
@@ -127,14 +111,11 @@ fn write(mut log: EventLog, run: &RunId, receiver: &Receiver<Message>, announce:
             }
         }
         batch.retain(|d| {
-            if !matches!(d.what, What::File { .. } | What::Process { .. }) {
-                return true;
-            }
-            room = room.saturating_sub(weight(d));
-            if room == 0 {
+            let stored = room.take(d.process.as_ref(), &d.what);
+            if !stored {
                 lost.fetch_add(d.count, Ordering::Relaxed);
             }
-            room > 0
+            stored
         });
         let due = !open || told.is_none_or(|t| t.elapsed() >= COUNTED);
         let missed = if due { lost.swap(0, Ordering::Relaxed) } else { 0 };
