@@ -67,6 +67,7 @@ const REFUSED: &[(&str, i64, &str, i32)] = &[
     ("personality(READ_IMPLIES_EXEC)", 135, "0x0400000", EPERM),
     ("mknod(a device)", 133, "0,0x2180,0x103", EPERM),
     ("setsockopt(TCP_FASTOPEN_CONNECT)", 54, "0,6,30,0,0", ENOPROTOOPT),
+    ("setsockopt(IPV6_FLOWLABEL_MGR)", 54, "0,41,32,0,0", ENOPROTOOPT),
     ("sendto(MSG_FASTOPEN)", 44, "0,0,0,0x20000000,0,0", EOPNOTSUPP),
     ("sendmsg(MSG_FASTOPEN)", 46, "0,0,0x20000000", EOPNOTSUPP),
     ("sendmmsg(MSG_FASTOPEN)", 307, "0,0,0,0x20000000", EOPNOTSUPP),

@@ -23,7 +23,7 @@ const CONTROL: &str = "it sees your programs in /proc and shares the machine's n
      connect to none";
 const NO_SCOPE: &str = "this kernel's Landlock keeps no signals in (Linux 6.12 does): it can end your programs";
 const QUOTAS: &str = "namespaces, message queues, shared memory and inotify are closed; processes, pending signals, locked memory, epoll \
-     watches and pipe pages count as your own programs' do";
+     watches and pipe pages count as your own programs' do, memory for TCP as the machine's";
 
 impl Fresh {
     /// Forks into a guard, which stays outside and ends everything, and the command-to-be, which returns here.

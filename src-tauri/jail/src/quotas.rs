@@ -43,6 +43,7 @@ impl Quotas {
 pub(crate) fn status(own_account: bool) -> Status {
     let whose = if own_account { "which only other jails share" } else { "which your own programs share" };
     Status::partial(format!(
-        "all are closed or bounded but the account's epoll watches and pipe pages, {whose}, and locks on files that it can read"
+        "all are closed or bounded but the account's epoll watches and pipe pages, {whose}, the machine's memory for TCP, and locks \
+         on files that it can read"
     ))
 }
