@@ -303,6 +303,7 @@ fn traps_in_the_workspace_neither_block_nor_leak() {
         mkdir real; echo harmless > real/id_ed25519; echo harmless > plain
         mkdir -p sub/.git && echo 'ref: refs/heads/x' > sub/.git/HEAD
         printf '[core]\\n\\tfsmonitor = touch hooked\\n' >> .git/config
+        printf '[submodule \"../x\"]\\n\\tpath = x\\n\\turl = https://example.org/x\\n' > .gitmodules
         echo ready
         while :; do
             rm -rf race; ln -s {ssh} race; rm -f race; cp -r real race
@@ -329,6 +330,7 @@ fn traps_in_the_workspace_neither_block_nor_leak() {
     for left_out in ["pipe", "sock"] {
         assert!(diff_text.contains(left_out), "what can't be taken is named: {left_out}\n{}", diff.said());
     }
+    assert!(diff_text.contains("disallowed submodule name: ../x"), "and why, in git's words\n{}", diff.said());
     assert!(!person.task_dir(&task).join("tree/hooked").exists(), "the agent's git configuration runs nothing");
     untouched(&before, &repo.path, "after traps");
     let plain = |text: &str| {

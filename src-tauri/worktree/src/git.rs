@@ -449,6 +449,13 @@ impl Output {
 }
 
 /// Git passes the kernel's reason on in words only.
+/// What git says first, whatever it then does, where a task's objects name the history beside them and a keeper's jail shows
+/// that elsewhere: it is never the reason of anything.
+fn is_of_alternates(line: &str) -> bool {
+    line.starts_with("error: unable to normalize alternate object path: ")
+        || (line.starts_with("error: object directory ") && line.ends_with("; check .git/objects/info/alternates"))
+}
+
 fn no_room(stderr: &str) -> bool {
     stderr.contains("No space left on device") || stderr.contains("Disk quota exceeded")
 }
@@ -477,7 +484,7 @@ impl Run {
                         if matches!(b, b'\n' | b'\r') {
                             let line = String::from_utf8_lossy(&part).into_owned();
                             said(&line);
-                            if b == b'\n' {
+                            if b == b'\n' && !is_of_alternates(&line) {
                                 kept.push(line);
                             }
                             part.clear();
