@@ -137,6 +137,16 @@ const LEAVES: &[Attack] = &[
     files("set-id", "a set-uid program lends the person's id to every local user", at!("set-id"), Victim::Left),
     files("set-id-fd", "likewise, by a descriptor", at!("set-id-fd"), Victim::Left),
     files("set-id-at", "a set-gid program, likewise", at!("set-id-at"), Victim::Left),
+    files("set-id-made", "likewise, at its making", at!("set-id-made"), Victim::Left),
+    files("set-id-node", "likewise, made as a node", at!("set-id-node"), Victim::Left),
+    files("set-id-openat2", "likewise, made with a mode that no filter sees", at!("set-id-openat2"), Victim::Left),
+    files("set-id-unnamed", "likewise, named once it is made", at!("set-id-unnamed"), Victim::Left),
+    files(
+        "set-id-list",
+        "likewise, with something in it, and made a program by an access list",
+        at!("set-id-list"),
+        Victim::Left,
+    ),
     files("set-id-at2", "likewise, by fchmodat2", at!("set-id-at2"), Victim::Left).or_lacks("Linux before 6.6 has no fchmodat2"),
 ];
 

@@ -86,6 +86,7 @@ fn like_bubblewrap(person: &Sandbox, workspace: &Path) -> Plan {
             readable: vec![at("/")],
             listed: vec![],
         },
+        looks_beneath: false,
         fallback: None,
         notify: false,
         require: Vec::new(),

@@ -54,6 +54,10 @@ pub struct Plan {
     pub nested: bool,
     /// Whether the command's execs, connections and writes are told through a seccomp listener.
     pub notify: bool,
+    /// Whether `openat2` may be called, whose flags and mode no filter sees: for Airlock's own program, which looks beneath trees
+    /// by it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub looks_beneath: bool,
     /// Guarantees that must be [`Status::Full`], else the start is refused.
     pub require: Vec<Guarantee>,
     /// Set for the weaker jail that has no namespaces: Landlock, filter and a listener alone, all in the host's own root.
@@ -75,8 +79,6 @@ pub struct Fallback {
     pub files: Vec<(Raw, Raw)>,
     /// Guarantees that may be [`Status::Partial`], and refuse the start where they are absent.
     pub partly: Vec<Guarantee>,
-    /// Whether `openat2` may be called, whose flags no filter sees: for Airlock's own program, which looks beneath trees by it.
-    pub looks_beneath: bool,
 }
 
 /// Ids inside the jail and on the host.

@@ -43,7 +43,7 @@ impl Mounted {
         )?;
         let side = sys::clone::fork(0).or_refuse(Stage::Exec, UNEXPECTED, || "forking init and command".into())?;
         // Each for itself: the filter would refuse the fork's own clone3. Init needs no call that it refuses.
-        seccomp::confine(Tier::of(&context.plan), &mut context.report)?;
+        seccomp::confine(&context.plan, &mut context.report)?;
         context.report.keep(Guarantee::Ends, "own pid namespace, which ends with its init", Status::Full);
         match side {
             Side::Parent { pid, pidfd } => {

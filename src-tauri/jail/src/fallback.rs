@@ -100,8 +100,7 @@ fn confined(mut context: Context) -> Step<Confined> {
     for (path, contents) in context.plan.fallback.iter().flat_map(|f| &f.files) {
         write(path, contents)?;
     }
-    let tier = seccomp::Tier::of(&context.plan);
-    seccomp::confine(tier, &mut context.report)?;
+    seccomp::confine(&context.plan, &mut context.report)?;
     let what = || "naming the command to the starter".to_owned();
     let own =
         rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).or_refuse(Stage::Exec, UNEXPECTED, what)?;

@@ -1,7 +1,7 @@
 //! The system call filters. Their tables are data: `policies/seccomp`, turned into code by `build.rs`.
 
 use crate::error::{OrRefuse as _, Step, UNEXPECTED};
-use jail_plan::{Fallback, Guarantee, Plan, Report, Stage, Status};
+use jail_plan::{Guarantee, Plan, Report, Stage, Status};
 use std::os::fd::OwnedFd;
 use std::sync::LazyLock;
 use sys::bpf::{Action, Entry, Program, Table};
@@ -36,14 +36,11 @@ pub(crate) enum Tier {
     Nested,
     /// In none.
     Fallback,
-    /// The same for Airlock's own program.
-    Keeper,
 }
 
 impl Tier {
     pub(crate) fn of(plan: &Plan) -> Self {
         match plan {
-            Plan { fallback: Some(Fallback { looks_beneath: true, .. }), .. } => Self::Keeper,
             Plan { fallback: Some(_), .. } => Self::Fallback,
             Plan { nested: true, .. } => Self::Nested,
             Plan { .. } => Self::Own,
@@ -55,17 +52,18 @@ impl Tier {
 static HOW: LazyLock<String> = LazyLock::new(|| format!("seccomp: {} calls listed, others are unknown", table::CONFINE.len()));
 
 /// What may be called at all.
-pub(crate) fn confine(tier: Tier, report: &mut Report) -> Step<()> {
+pub(crate) fn confine(plan: &Plan, report: &mut Report) -> Step<()> {
+    let tier = Tier::of(plan);
     let entries = match tier {
         Tier::Own => table::CONFINE,
         Tier::Nested => table::CONFINE_NESTED,
         Tier::Fallback => table::CONFINE_FALLBACK,
-        Tier::Keeper => {
-            let openat2 =
-                |e: &Entry| if e.number == OPENAT2 { Entry { clauses: &[], otherwise: Action::Allow, ..*e } } else { *e };
-            &table::CONFINE_FALLBACK.iter().map(openat2).collect::<Vec<_>>()
-        }
     };
+    let openat2 = |e: &Entry| match e.number {
+        OPENAT2 if plan.looks_beneath => Entry { clauses: &[], otherwise: Action::Allow, ..*e },
+        _ => *e,
+    };
+    let entries = &entries.iter().map(openat2).collect::<Vec<_>>();
     let program = Program::assemble(&Table { arch: table::ARCH, entries, unlisted: Action::Errno(ENOSYS) }).or_refuse(
         Stage::Seccomp,
         UNEXPECTED,
@@ -82,7 +80,7 @@ pub(crate) fn confine(tier: Tier, report: &mut Report) -> Step<()> {
 pub(crate) fn observe(tier: Tier, report: &mut Report) -> Step<Option<OwnedFd>> {
     let entries = match tier {
         Tier::Own | Tier::Nested => table::NOTIFY,
-        Tier::Fallback | Tier::Keeper => table::NOTIFY_FALLBACK,
+        Tier::Fallback => table::NOTIFY_FALLBACK,
     };
     let program = Program::assemble(&Table { arch: table::ARCH, entries, unlisted: Action::Allow }).or_refuse(
         Stage::Notify,
@@ -91,7 +89,7 @@ pub(crate) fn observe(tier: Tier, report: &mut Report) -> Step<Option<OwnedFd>> 
     )?;
     let (listener, status) = match sys::seccomp::install_with_listener(&program) {
         Ok(listener) => (Some(listener), Status::Full),
-        Err(e) if matches!(tier, Tier::Fallback | Tier::Keeper) => {
+        Err(e) if matches!(tier, Tier::Fallback) => {
             return Err(e).or_refuse(Stage::Notify, LISTENER, || "installing the listener, which makes connections".into());
         }
         Err(e) => (

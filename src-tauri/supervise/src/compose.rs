@@ -201,6 +201,7 @@ pub fn keeper(job: &Job, warden_program: &Path) -> Plan {
         require: Guarantee::REQUIRED.to_vec(),
         argv,
         env: env.map(|(k, v)| (at(k), at(v))).to_vec(),
+        looks_beneath: true,
         ..empty(identity)
     }
 }
@@ -218,6 +219,7 @@ fn empty(identity: Identity) -> Plan {
         landlock: Landlock::default(),
         nested: false,
         notify: false,
+        looks_beneath: false,
         require: Vec::new(),
         fallback: None,
         argv: Vec::new(),

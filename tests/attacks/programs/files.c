@@ -151,6 +151,27 @@ int main(int argc, char **argv) {
   if (IS("set-id")) step("chmod", chmod(mine(dir), 04755));
   if (IS("set-id-fd")) step("fchmod", fchmod(open(mine(dir), O_RDWR), 06755));
   if (IS("set-id-at")) step("fchmodat", syscall(SYS_fchmodat, AT_FDCWD, mine(dir), 02755));
+  umask(0);
+  if (IS("set-id-made")) step("open", open(join(dir, "/left"), O_CREAT | O_WRONLY, 04755));
+  if (IS("set-id-node")) step("mknod", mknod(join(dir, "/left"), S_IFREG | 04755, 0));
+  if (IS("set-id-openat2")) {
+    struct open_how how = {.flags = O_CREAT | O_WRONLY, .mode = 02666};
+    step("openat2", syscall(SYS_openat2, AT_FDCWD, join(dir, "/left"), &how, sizeof how));
+  }
+  if (IS("set-id-unnamed")) {
+    int fd = step("open", open(dir, O_TMPFILE | O_WRONLY, 02666));
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    step("linkat", linkat(AT_FDCWD, link, AT_FDCWD, join(dir, "/left"), AT_SYMLINK_FOLLOW));
+  }
+  if (IS("set-id-list")) {
+    // Without the right to run it the group's bit outlives a write; the list gives that right.
+    int fd = step("open", open(join(dir, "/left"), O_CREAT | O_WRONLY, 02666));
+    if (write(fd, "#!/bin/sh\n", 10) != 10) perror("write");
+    struct { unsigned version; struct { unsigned short tag, rights; unsigned id; } entry[3]; } list = {
+      2, {{1, 7, -1}, {4, 5, -1}, {32, 5, -1}}};
+    step("setxattr", setxattr(path, "system.posix_acl_access", &list, sizeof list, 0));
+  }
   if (IS("set-id-at2")) step("fchmodat2", syscall(452, AT_FDCWD, mine(dir), 04755, 0));
   return 0;
 }

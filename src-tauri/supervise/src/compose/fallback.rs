@@ -69,7 +69,6 @@ pub fn agent_without_namespaces(spec: &RunSpec, grants: &Grants) -> Result<Plan,
                 (Raw::from(place.npmrc()), Raw::from(anew.into_iter().map(|(_, text)| text).collect::<String>())),
             ],
             partly: LOST_IN_PART.into_iter().filter(|g| !lost(g)).collect(),
-            looks_beneath: false,
         }),
         argv: spec.argv.iter().map(|a| Raw::from(a.as_str())).collect(),
         env: environment(spec, grants, &path, &of_tools, &place),
@@ -118,7 +117,8 @@ pub fn keeper_without_namespaces(job: &Job, warden_program: &Path) -> Plan {
         notify: true,
         // What runs is Airlock's own, so signals of its are no danger, and it ends by itself.
         require: Guarantee::REQUIRED.into_iter().filter(|g| !LOST_IN_PART.contains(g) && *g != Guarantee::Ends).collect(),
-        fallback: Some(Fallback { files: Vec::new(), partly: vec![Guarantee::Reads, Guarantee::Ends], looks_beneath: true }),
+        looks_beneath: true,
+        fallback: Some(Fallback { files: Vec::new(), partly: vec![Guarantee::Reads, Guarantee::Ends] }),
         argv,
         env: env.map(|(k, v)| (Raw::from(k), v)).to_vec(),
         ..super::empty(identity())

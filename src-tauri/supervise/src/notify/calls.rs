@@ -37,7 +37,6 @@ enum Shape {
     Connect,
     Bind,
     Open { dir: Option<usize>, path: usize, flags: usize },
-    OpenHow,
     One { op: FileOp, dir: Option<usize>, path: usize },
     Two { op: FileOp, from: (Option<usize>, usize), to: (Option<usize>, usize) },
 }
@@ -60,7 +59,6 @@ fn shape(nr: i64) -> Option<Shape> {
         libc::SYS_connect => Shape::Connect,
         libc::SYS_bind => Shape::Bind,
         libc::SYS_openat => Shape::Open { dir: Some(0), path: 1, flags: 2 },
-        libc::SYS_openat2 => Shape::OpenHow,
         libc::SYS_truncate => Shape::One { op: Write, dir: None, path: 0 },
         libc::SYS_unlinkat => Shape::One { op: Delete, dir: Some(0), path: 1 },
         libc::SYS_mkdirat | libc::SYS_mknodat => Shape::One { op: Create, dir: Some(0), path: 1 },
@@ -86,12 +84,6 @@ pub(crate) fn read(n: &Notification, memory: Option<&dyn Memory>) -> Option<Call
         Shape::Bind => Call::Bind { address: address() },
         Shape::Open { dir: d, path, flags } => {
             Call::File { op: open_op(arg(flags))?, at: At { dir: dir(d), path: text(path) }, to: None }
-        }
-        Shape::OpenHow => {
-            let flags = memory.and_then(|memory| memory::number(memory, n.tid, arg(2)));
-            // Flags that could not be read may have been for writing.
-            let op = flags.map_or(Some(FileOp::Write), open_op)?;
-            Call::File { op, at: At { dir: dir(Some(0)), path: text(1) }, to: None }
         }
         Shape::One { op, dir: d, path } => Call::File { op, at: At { dir: dir(d), path: text(path) }, to: None },
         Shape::Two { op, from, to } => {

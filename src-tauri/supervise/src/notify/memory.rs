@@ -107,12 +107,6 @@ pub(crate) fn argv(memory: &dyn Memory, tid: u32, address: u64) -> Option<Vec<Ra
     Some(cap_argv(out.iter().map(Vec::as_slice)))
 }
 
-/// A 64-bit number.
-pub(crate) fn number(memory: &dyn Memory, tid: u32, address: u64) -> Option<u64> {
-    let mut buf = [0u8; 8];
-    (fill(memory, tid, address, &mut buf, 8, |_| false) == 8).then(|| u64::from_ne_bytes(buf))
-}
-
 /// What a socket address says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Address {

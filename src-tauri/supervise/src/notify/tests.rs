@@ -19,7 +19,6 @@ fn observed() -> Vec<i64> {
         libc::SYS_connect,
         libc::SYS_bind,
         libc::SYS_openat,
-        libc::SYS_openat2,
         libc::SYS_unlinkat,
         libc::SYS_mkdirat,
         libc::SYS_renameat2,
