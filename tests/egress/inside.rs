@@ -1,6 +1,6 @@
 //! A jail with a way out, a shell in it, and servers of the test outside.
 
-use egress::{Arbiter, Fact, Inlets, Limits};
+use egress::{Arbiter, Fact, Inlets, Limits, Permit, Wanted};
 use model::event::{NetOp, Process, What};
 use model::id::{RunId, TaskId};
 use model::layout::Layout;
@@ -15,6 +15,7 @@ use std::time::Duration;
 use supervise::compose::{self, Grants};
 use supervise::notify::{Announced, Notify};
 use supervise::who::{JailRef, Who};
+use tokio::sync::oneshot;
 
 /// What is needed for one run.
 pub(crate) struct Inside {
@@ -46,15 +47,19 @@ impl Arbiter for Owner {
     fn announced(&self, dst: SocketAddr) -> Option<Process> {
         self.announced.take(dst)
     }
+    fn permit(&self, _: Wanted) -> oneshot::Receiver<Permit> {
+        // Nobody is here who could answer.
+        oneshot::channel().1
+    }
     fn record(&self, fact: Fact) {
         self.facts.lock().unwrap().push(fact);
     }
 }
 
 impl Inside {
-    /// A policy that asks, with these rules.
+    /// A policy that denies what these rules don't name.
     pub(crate) fn new(rules: &str) -> Self {
-        let text = format!("version = 1\n[network]\ndefault = \"ask\"\n{rules}");
+        let text = format!("version = 1\n[network]\ndefault = \"deny\"\n{rules}");
         let policy = policy::parse("test", &text).unwrap_or_else(|p| panic!("{text}: {p:#?}"));
         Self { policy: Arc::new(policy), limits: Limits::default() }
     }

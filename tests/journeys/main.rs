@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod applying;
+mod asks;
 mod bad_input;
 mod bad_plan;
 mod brought;

@@ -167,20 +167,26 @@ impl Live {
     /// Waits until its stdout holds a text.
     #[track_caller]
     pub fn until_out(&mut self, text: &str) {
+        self.until(text, Self::out);
+    }
+
+    /// Waits until its stderr holds a text.
+    #[track_caller]
+    pub fn until_err(&mut self, text: &str) {
+        self.until(text, Self::err);
+    }
+
+    #[track_caller]
+    fn until(&mut self, text: &str, said: impl Fn(&Self) -> String) {
         let start = Instant::now();
-        while !self.out().contains(text) {
-            let ended = self.child.try_wait().expect("a child can be asked").is_some() && !self.out().contains(text);
+        while !said(self).contains(text) {
+            let ended = self.ended() && !said(self).contains(text);
             let late = start.elapsed() > patiently(LIMIT);
             if ended || late {
                 // The reader may lag behind the end.
                 std::thread::sleep(Duration::from_millis(100));
-                assert!(
-                    self.out().contains(text),
-                    "`{}` must print {text:?}\n--- stdout\n{}\n--- stderr\n{}",
-                    self.line,
-                    self.out(),
-                    self.err()
-                );
+                let (line, out, err) = (&self.line, self.out(), self.err());
+                assert!(said(self).contains(text), "`{line}` must print {text:?}\n--- stdout\n{out}\n--- stderr\n{err}");
             }
             std::thread::sleep(Duration::from_millis(10));
         }

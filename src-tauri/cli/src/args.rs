@@ -24,6 +24,10 @@ pub(crate) enum Verb {
     Task(Task),
     /// What happened in a task
     Events(Events),
+    /// What waits for your answer: list, show, allow, deny
+    Ask(Ask),
+    /// What you permitted beyond the policy: list, add, revoke
+    Grant(Grant),
     /// What a task changed
     Diff(Diff),
     /// Accept, reject, approve
@@ -148,12 +152,116 @@ pub(crate) struct Events {
     /// Go on until the run ends
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Only these kinds: file, process, network, limit, lifecycle (ask and decision are known and empty for now)
+    /// Only these kinds: file, process, network, ask, decision, limit, lifecycle
     #[arg(long, value_delimiter = ',', value_parser = ["file", "process", "network", "ask", "decision", "limit", "lifecycle"])]
     pub(crate) kind: Vec<String>,
     /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Ask {
+    #[command(subcommand)]
+    pub(crate) verb: AskVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AskVerb {
+    /// List what is open, oldest first
+    List {
+        /// Only of this task
+        id: Option<String>,
+        /// Also what is over
+        #[arg(long)]
+        all: bool,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one in full
+    Show {
+        /// Ask
+        ask: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let it through
+    Allow {
+        /// Ask, with the digest of what you saw where a script answers
+        #[arg(value_name = "ASK[@DIGEST]")]
+        ask: String,
+        /// How far: what waits now, the whole task, or every task of the repository
+        #[arg(long, value_enum, default_value = "once")]
+        scope: Scope,
+        /// For how long, e.g. 30m [default: for good]
+        #[arg(long = "for", value_name = "TIME")]
+        lasts: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Refuse it for the rest of the run
+    Deny {
+        /// Ask, with the digest of what you saw where a script answers
+        #[arg(value_name = "ASK[@DIGEST]")]
+        ask: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Scope {
+    Once,
+    Task,
+    Repo,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Grant {
+    #[command(subcommand)]
+    pub(crate) verb: GrantVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GrantVerb {
+    /// List them, newest first
+    List {
+        /// Only those that count for this task
+        id: Option<String>,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Permit connections to one port of one host; never what a policy denies
+    Add {
+        /// Where to, e.g. example.org:443
+        #[arg(value_name = "HOST[:PORT]")]
+        target: String,
+        /// For one task
+        #[arg(long, value_name = "ID", conflicts_with = "repo")]
+        task: Option<String>,
+        /// For every task of a repository
+        #[arg(long, value_name = "DIR")]
+        repo: Option<PathBuf>,
+        /// For how long, e.g. 30m [default: for good]
+        #[arg(long = "for", value_name = "TIME")]
+        lasts: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take one back and close what lives by it
+    Revoke {
+        /// Grant
+        grant: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,7 +1,8 @@
 //! A run in this terminal: bytes both ways, signals, size; the run outlives all of it.
 
 use engine::{Attached, Code, Engine, Error, Incoming, Sender};
-use model::id::TaskId;
+use model::event::What;
+use model::id::{AskId, TaskId};
 use model::protocol::{Reply, Request};
 use model::run::{Outcome, Stdio};
 use nix::sys::signal::{SigSet, Signal};
@@ -74,11 +75,20 @@ pub(crate) fn attach(engine: &Engine, task: &TaskId, signals: SignalFd, stdio: S
         Err(e) => return Err(e),
     };
     run.send(&Request::Output { replay: u64::MAX })?;
+    if show == Show::Streams {
+        run.send(&Request::Events { from: 1, kinds: vec!["ask".into()] })?;
+    }
     let raw = matches!(stdio, Stdio::Terminal { .. }).then(Raw::enter);
     // A connection of its own: the other waits while the command does not read.
     carry_signals(engine.attach(task).map_or_else(|_| run.sender(), |own| own.sender()), signals);
     carry_input(run.sender());
-    let outcome = carry_output(&mut run, show);
+    let me = crate::out::me(engine.host());
+    let ask = |about: &str, id: &AskId| {
+        let end = if raw.is_some() { "\r" } else { "" };
+        let about = crate::text::safe(about);
+        crate::out::talk(&format!("it waits for you: connect to {about}? {me} ask allow {id}, or deny{end}"));
+    };
+    let outcome = carry_output(&mut run, show, &ask);
     drop(raw);
     outcome
 }
@@ -136,7 +146,7 @@ fn carry_input(sender: Sender) {
     });
 }
 
-fn carry_output(run: &mut Attached, show: Show) -> Result<Outcome, Error> {
+fn carry_output(run: &mut Attached, show: Show, ask: &dyn Fn(&str, &AskId)) -> Result<Outcome, Error> {
     let mut deaf = show == Show::Kept;
     while let Some(incoming) = run.receive()? {
         match incoming {
@@ -157,10 +167,17 @@ fn carry_output(run: &mut Attached, show: Show) -> Result<Outcome, Error> {
             Incoming::Reply(Reply::Missed { bytes }) => {
                 crate::out::talk(&format!("{bytes} bytes of output came faster than they were read and went by `limits.output`"));
             }
+            Incoming::Reply(Reply::Event { event }) => {
+                if let What::Ask { ask: id, about, .. } = &event.what {
+                    ask(about, id);
+                }
+            }
             Incoming::Reply(
                 Reply::Welcome { .. }
                 | Reply::Status { .. }
-                | Reply::Event { .. }
+                | Reply::Answered { .. }
+                | Reply::NotAsked { .. }
+                | Reply::GrantsRead { .. }
                 | Reply::Frozen { .. }
                 | Reply::Thawed
                 | Reply::Paused { .. }

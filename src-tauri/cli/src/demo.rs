@@ -9,7 +9,11 @@ pub(crate) fn demo(engine: &Engine, json: bool) -> Result<u8, Error> {
     let signals = attach::hold_signals()?;
     let task = engine.demo(&run::progress())?;
     let stdio = if json { model::run::Stdio::Pipes } else { attach::stdio() };
-    let env = if json { vec![("DEMO_PAUSE".to_owned(), "0".to_owned())] } else { Vec::new() };
+    let env = if json {
+        [("DEMO_PAUSE", "0"), ("DEMO_WAIT", "1")].map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec()
+    } else {
+        Vec::new()
+    };
     let run = engine.launch(&task, None, stdio, env)?;
     run::say_losses(&run);
     let outcome = attach::attach(engine, &task, signals, stdio, if json { Show::Kept } else { Show::Streams })?;

@@ -15,7 +15,7 @@ pub(crate) fn events(engine: &Engine, args: &Events) -> Result<u8, Error> {
     if args.follow {
         match engine.attach(&id) {
             Ok(mut run) => {
-                run.send(&Request::Events { from: next })?;
+                run.send(&Request::Events { from: next, kinds: args.kind.clone() })?;
                 while let Some(incoming) = run.receive()? {
                     match incoming {
                         Incoming::Reply(Reply::Event { event }) => {
@@ -91,6 +91,12 @@ fn words(e: &Event) -> String {
             };
             let why = if reason.is_empty() { rule.clone() } else { format!("{rule}: {}", safe(reason)) };
             (text, verdict(*v), why)
+        }
+        What::Ask { ask, about, rule } => (format!("ask {ask}: {}", safe(about)), verdict(Verdict::Held), rule.clone()),
+        What::Decision { ask, grant, about, verdict: v, detail } => {
+            let ids = [ask.as_ref().map(|a| format!("ask {a}")), grant.as_ref().map(|g| format!("grant {g}"))];
+            let ids: Vec<String> = ids.into_iter().flatten().collect();
+            (format!("{}: {}", ids.join(", "), safe(about)), verdict(*v), safe(detail))
         }
         What::Limit { limit, detail } => (format!("limit {limit}: {}", safe(detail)), "", String::new()),
         What::Lifecycle { phase, detail } => (format!("{phase} {}", safe(detail)), "", String::new()),

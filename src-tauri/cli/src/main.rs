@@ -3,6 +3,7 @@
 //! Invariant: every verb is the engine's; this crate only reads arguments, carries bytes and prints.
 
 mod args;
+mod asks;
 mod attach;
 mod demo;
 mod events;
@@ -53,6 +54,8 @@ fn verb(args: Args) -> Result<u8, Error> {
         Verb::Repo(a) => tasks::repo(&open()?, a),
         Verb::Task(a) => tasks::task(&open()?, a),
         Verb::Events(a) => events::events(&open()?, &a),
+        Verb::Ask(a) => asks::ask(&open()?, a),
+        Verb::Grant(a) => asks::grant(&open()?, a),
         Verb::Diff(a) => review::diff(&open()?, &a),
         Verb::Review(a) => review::review(&open()?, &a),
         Verb::Apply(a) => review::apply(&open()?, a),

@@ -118,7 +118,7 @@ pub(crate) fn refused(engine: &Engine, task: &TaskId) -> Result<Vec<Event>, Erro
     let mut events = engine.events(task, 1, 1_000_000, &["file".to_owned(), "network".to_owned()])?;
     events.retain(|e| match &e.what {
         What::File { verdict, .. } | What::Network { verdict, .. } => *verdict == Verdict::Denied,
-        What::Process { .. } | What::Limit { .. } | What::Lifecycle { .. } => false,
+        What::Process { .. } | What::Ask { .. } | What::Decision { .. } | What::Limit { .. } | What::Lifecycle { .. } => false,
     });
     Ok(events)
 }

@@ -15,6 +15,7 @@ pub(crate) const MAIN: &[&str] = &[
         include_str!("audit.sql"),
     ),
     "ALTER TABLE task ADD COLUMN paused TEXT;",
+    concat!(include_str!("table/asks.sql"), include_str!("table/grants.sql")),
 ];
 
 /// `events.db`.

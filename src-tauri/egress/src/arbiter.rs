@@ -1,8 +1,11 @@
 //! What the way out asks of its owner and tells it.
 
+use model::decision::Ruling;
 use model::event::{Process, What};
+use policy::Target;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::sync::{oneshot, watch};
 
 /// The owner of a way out. Its methods are called from the runtime's threads and must not block.
 pub trait Arbiter: Send + Sync + 'static {
@@ -17,8 +20,37 @@ pub trait Arbiter: Send + Sync + 'static {
         None
     }
 
+    /// Whether the person lets a connection through that the policy asks about (`ruling`). The answer may take as long as a person
+    /// takes; a caller that stopped waiting has dropped the receiver. A sender that is dropped refuses.
+    fn permit(&self, wanted: Wanted) -> oneshot::Receiver<Permit>;
+
     /// Keeps what happened.
     fn record(&self, fact: Fact);
+}
+
+/// A connection that waits.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Where to.
+    pub target: Target,
+    /// Who.
+    pub who: Process,
+    /// The rule that asks.
+    pub ruling: Ruling,
+}
+
+/// The person's word on a connection.
+#[derive(Debug, Clone)]
+pub enum Permit {
+    /// It may go on, for as long as `ended` does not turn true; `ruling` says by what.
+    Granted {
+        /// Shown as what allowed it.
+        ruling: Ruling,
+        /// Turns true when the grant ends; its sender is gone only with the run.
+        ended: watch::Receiver<bool>,
+    },
+    /// It may not; why.
+    Refused(Ruling),
 }
 
 /// One thing that happened at the way out: always [`What::Network`] or [`What::Limit`].

@@ -1,15 +1,16 @@
 //! Where the jail's connections arrive.
 
-use crate::arbiter::{Arbiter, Limits};
+use crate::arbiter::{Arbiter, Limits, Permit, Wanted};
 use crate::dns;
-use crate::forward::{Failed, Open, dial, reset};
+use crate::forward::{Failed, Open, dial, reachable, reset};
 use crate::gate::{Gate, name};
+use crate::held::{self, Waited};
 use crate::rate::Rate;
 use crate::record::Recorder;
 use crate::udp;
 use model::decision::{Decision, Ruling};
 use model::event::{NetOp, Process, Verdict, What};
-use policy::{Policy, Target};
+use policy::{Destination, Policy, Target};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -183,7 +184,7 @@ impl Door {
     /// One connection from its arrival to its end. `dst` is what the jail dialled, `who` who did, where that came with it.
     pub(crate) async fn handle(
         &self,
-        inside: TcpStream,
+        mut inside: TcpStream,
         dst: SocketAddr,
         who: Option<Process>,
         _room: Option<OwnedSemaphorePermit>,
@@ -201,8 +202,26 @@ impl Door {
             return self.questions(inside).await;
         }
         let (target, answer) = self.gate.connect(dst);
-        let target = match (target, answer.ruling.decision) {
-            (Some(target), Decision::Allow) => target,
+        let mut first = Vec::new();
+        let (target, ruling, ended) = match (target, answer.ruling.decision) {
+            (Some(target), Decision::Allow) => (target, answer.ruling, None),
+            (Some(target), Decision::Ask) => {
+                if let (Destination::Address(ip), None) = (&target.to, answer.address)
+                    && let Err(closed) = reachable(SocketAddr::new(*ip, target.port))
+                {
+                    let reason = closed.to_string();
+                    let ruling =
+                        Ruling { decision: Decision::Deny, rule: "address check".into(), source: "airlock".into(), reason };
+                    return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
+                }
+                match self.hold(&mut inside, &mut first, dst, &target, &answer.ruling, &who).await {
+                    Some(Permit::Granted { ruling, ended }) => (target, ruling, Some(ended)),
+                    Some(Permit::Refused(ruling)) => {
+                        return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
+                    }
+                    None => return reset(inside),
+                }
+            }
             (target, _) => return self.refuse(inside, dst, target.as_ref(), &answer.ruling, Some(who)).await,
         };
         if let Some(spent) = self.gate.budget.over() {
@@ -213,14 +232,14 @@ impl Door {
         match dial(&target, answer.address, &self.resolving, self.limits.connect).await {
             Ok(outside) => {
                 let address = outside.peer_addr().unwrap_or(dst);
-                let open = Open::new(Arc::clone(&self.gate), &target, address, answer.ruling, Some(who));
-                open.relay(inside, outside).await;
+                let open = Open::new(Arc::clone(&self.gate), &target, address, ruling, Some(who));
+                open.relay(inside, outside, &first, ended).await;
             }
             Err(Failed::Closed(reason)) => {
                 let ruling = Ruling { decision: Decision::Deny, rule: "address check".into(), source: "airlock".into(), reason };
                 self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
             }
-            Err(failed) => self.fail(inside, dst, &target, &answer.ruling, failed, who),
+            Err(failed) => self.fail(inside, dst, &target, &ruling, failed, who),
         }
     }
 
@@ -237,8 +256,35 @@ impl Door {
 
     async fn refuse(&self, inside: TcpStream, dst: SocketAddr, target: Option<&Target>, ruling: &Ruling, who: Option<Process>) {
         self.refusals.wait().await;
-        self.gate.tell_refused(dst, target, ruling, who);
+        self.gate.tell_connect(dst, target, Verdict::Denied, ruling, who);
         reset(inside);
+    }
+
+    /// Holds a connection that the policy asks about until the person's word; nothing where it ended without one, which is told.
+    async fn hold(
+        &self,
+        inside: &mut TcpStream,
+        first: &mut Vec<u8>,
+        dst: SocketAddr,
+        target: &Target,
+        ruling: &Ruling,
+        who: &Process,
+    ) -> Option<Permit> {
+        let wanted = Wanted { target: target.clone(), who: who.clone(), ruling: ruling.clone() };
+        let mut answer = self.arbiter.permit(wanted);
+        if let Ok(known) = tokio::time::timeout(held::AT_ONCE, &mut answer).await {
+            return known.ok();
+        }
+        let tell = |verdict, ruling: &Ruling| self.gate.tell_connect(dst, Some(target), verdict, ruling, Some(who.clone()));
+        tell(Verdict::Held, ruling);
+        let within = self.gate.hold();
+        let why = match held::wait(inside, first, &mut answer, within).await {
+            Waited::Answered(permit) => return Some(permit),
+            Waited::Unanswered => format!("nobody answered within {} s; the ask stays open", within.as_secs()),
+            Waited::GivenUp => "its program gave up waiting; the ask stays open".to_owned(),
+        };
+        tell(Verdict::Denied, &Ruling { reason: why, ..ruling.clone() });
+        None
     }
 
     /// Allowed, but outside nobody took it.

@@ -8,11 +8,11 @@ use model::event::{NetOp, Process, Verdict, What};
 use policy::{Destination, Target};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// Bytes that are carried at once in each direction.
 const CHUNK: usize = 64 * 1024;
@@ -58,6 +58,11 @@ pub(crate) async fn dial(
         Err(last)
     };
     tokio::time::timeout(within, work).await.unwrap_or(Err(Failed::Late(within)))
+}
+
+/// Whether a bare address may be connected to without a rule that pins it: known before anybody is asked.
+pub(crate) fn reachable(address: SocketAddr) -> Result<(), Failed> {
+    checked(vec![address]).map(drop)
 }
 
 async fn resolve(target: &Target, resolving: &Arc<Semaphore>) -> Result<Vec<SocketAddr>, Failed> {
@@ -108,13 +113,15 @@ pub(crate) struct Open {
     who: Option<Process>,
     sent: AtomicU64,
     received: AtomicU64,
+    /// Whether it was ended with its grant.
+    cut: AtomicBool,
 }
 
 impl Open {
     pub(crate) fn new(gate: Arc<Gate>, target: &Target, address: SocketAddr, ruling: Ruling, who: Option<Process>) -> Self {
         let host = name(Some(target));
-        let open =
-            Self { gate, host, address, port: target.port, ruling, who, sent: AtomicU64::new(0), received: AtomicU64::new(0) };
+        let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
+        let open = Self { gate, host, address, port: target.port, ruling, who, sent, received, cut: AtomicBool::new(false) };
         open.tell(NetOp::Connect, Verdict::Allowed);
         open
     }
@@ -127,7 +134,7 @@ impl Open {
             port: self.port,
             verdict,
             rule: self.ruling.rule.clone(),
-            reason: self.ruling.reason.clone(),
+            reason: if self.cut.load(Ordering::Relaxed) { Broken::Grant.to_string() } else { self.ruling.reason.clone() },
             sent: self.sent.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
         };
@@ -135,7 +142,14 @@ impl Open {
     }
 
     /// Carries bytes both ways until both ends are done. An end that breaks off breaks the other, so that nobody takes half for all.
-    pub(crate) async fn relay(&self, mut inside: TcpStream, mut outside: TcpStream) {
+    /// `first` was taken from the program before; `ended` turns true when what permits the connection ends.
+    pub(crate) async fn relay(
+        &self,
+        mut inside: TcpStream,
+        mut outside: TcpStream,
+        first: &[u8],
+        ended: Option<watch::Receiver<bool>>,
+    ) {
         quick(&inside);
         quick(&outside);
         let (ir, iw) = inside.split();
@@ -143,16 +157,18 @@ impl Open {
         let budget = &self.gate.budget;
         let both = async {
             tokio::try_join!(
-                carry(ir, ow, &self.sent, |n| budget.take(Way::Out, n)),
+                carry(first.chain(ir), ow, &self.sent, |n| budget.take(Way::Out, n)),
                 carry(or, iw, &self.received, |n| budget.take(Way::In, n))
             )
         };
         let ended = tokio::select! {
             ended = both => ended.map(drop),
             spent = budget.used_up() => Err(Broken::Limit(spent)),
+            () = over(ended) => Err(Broken::Grant),
         };
         if let Err(e) = ended {
             tracing::debug!("a connection to {} broke off: {e}", self.address);
+            self.cut.store(matches!(e, Broken::Grant), Ordering::Relaxed);
             if let Broken::Limit(Spent { way, most, first: true }) = e {
                 let key = way.key();
                 let detail = format!(
@@ -179,6 +195,18 @@ enum Broken {
     Io(#[from] std::io::Error),
     #[error(transparent)]
     Limit(#[from] Spent),
+    #[error("what permitted it has ended")]
+    Grant,
+}
+
+/// Waits for the end of a grant; for ever where there is none, or where nobody can end it any more.
+async fn over(ended: Option<watch::Receiver<bool>>) {
+    if let Some(mut ended) = ended
+        && ended.wait_for(|over| *over).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Carries one direction to its end, then passes the end on. What there is no room for is not carried.

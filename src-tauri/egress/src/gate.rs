@@ -37,15 +37,20 @@ impl Gate {
 
     /// Judges a name and tells it.
     pub(crate) fn lookup(&self, host: &Host, kind: RecordType) -> Lookup {
-        let ruling = unanswered(policy::decide(&self.policy, &Request::Lookup(host.clone())));
-        if ruling.decision != Decision::Allow {
-            self.tell_lookup(host.to_string(), kind, Verdict::Denied, &ruling);
-            return Lookup::Refused;
-        }
+        let ruling = policy::decide(&self.policy, &Request::Lookup(host.clone()));
+        // A name that is asked about gets an address that means nothing outside: who connects to it waits there for the answer.
+        let verdict = match ruling.decision {
+            Decision::Allow => Verdict::Allowed,
+            Decision::Ask => Verdict::Noted,
+            Decision::Deny => {
+                self.tell_lookup(host.to_string(), kind, Verdict::Denied, &ruling);
+                return Lookup::Refused;
+            }
+        };
         let given = self.names.lock().unwrap_or_else(PoisonError::into_inner).give(host);
         match given {
             Some((v4, v6)) => {
-                self.tell_lookup(host.to_string(), kind, Verdict::Allowed, &ruling);
+                self.tell_lookup(host.to_string(), kind, verdict, &ruling);
                 Lookup::Given(v4, v6)
             }
             None => {
@@ -57,10 +62,14 @@ impl Gate {
 
     /// Judges a name that is asked for something else than its addresses: whether it exists for the jail.
     pub(crate) fn knows(&self, host: &Host, kind: RecordType) -> bool {
-        let ruling = unanswered(policy::decide(&self.policy, &Request::Lookup(host.clone())));
-        let allowed = ruling.decision == Decision::Allow;
-        self.tell_lookup(host.to_string(), kind, if allowed { Verdict::Allowed } else { Verdict::Denied }, &ruling);
-        allowed
+        let ruling = policy::decide(&self.policy, &Request::Lookup(host.clone()));
+        let verdict = match ruling.decision {
+            Decision::Allow => Verdict::Allowed,
+            Decision::Ask => Verdict::Noted,
+            Decision::Deny => Verdict::Denied,
+        };
+        self.tell_lookup(host.to_string(), kind, verdict, &ruling);
+        verdict != Verdict::Denied
     }
 
     /// Tells a name that can't be one. `shown` holds no character that hides.
@@ -96,18 +105,30 @@ impl Gate {
             }
         };
         let target = Target { to, port: dst.port() };
-        let Answer { ruling, address } = policy::answer(&self.policy, &Request::Connect(target.clone()));
-        (Some(target), Answer { ruling: unanswered(ruling), address })
+        let answer = policy::answer(&self.policy, &Request::Connect(target.clone()));
+        (Some(target), answer)
     }
 
-    /// Tells a refused connection.
-    pub(crate) fn tell_refused(&self, dst: SocketAddr, target: Option<&Target>, ruling: &Ruling, who: Option<Process>) {
+    /// How long a connection may be held for the person's answer.
+    pub(crate) fn hold(&self) -> std::time::Duration {
+        self.policy.hold()
+    }
+
+    /// Tells a connection that goes nowhere (yet).
+    pub(crate) fn tell_connect(
+        &self,
+        dst: SocketAddr,
+        target: Option<&Target>,
+        verdict: Verdict,
+        ruling: &Ruling,
+        who: Option<Process>,
+    ) {
         let what = What::Network {
             op: NetOp::Connect,
             host: name(target),
             address: Some(dst.ip().to_string()),
             port: dst.port(),
-            verdict: Verdict::Denied,
+            verdict,
             rule: ruling.rule.clone(),
             reason: ruling.reason.clone(),
             sent: 0,
@@ -123,16 +144,4 @@ pub(crate) fn name(target: Option<&Target>) -> String {
         Some(Destination::Name(h)) => h.to_string(),
         Some(Destination::Address(_)) | None => String::new(),
     }
-}
-
-/// A ruling that asks says that nobody can be asked; it is refused as everything is that is not allowed.
-fn unanswered(ruling: Ruling) -> Ruling {
-    if ruling.decision != Decision::Ask {
-        return ruling;
-    }
-    let reason = match ruling.reason.as_str() {
-        "" => "the policy asks, and you can't be asked yet".to_owned(),
-        why => format!("{why}; the policy asks, and you can't be asked yet"),
-    };
-    Ruling { reason, ..ruling }
 }

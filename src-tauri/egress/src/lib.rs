@@ -2,7 +2,8 @@
 //!
 //! The jail's namespace has no network. Every TCP connection arrives at one transparent listener and every question for a name at
 //! one UDP socket; both live in the jail's namespace and are served here, outside. A name is judged before it gets an address, the
-//! connection when it arrives, the address outside before it is connected to; what is not allowed is reset and told.
+//! connection when it arrives, the address outside before it is connected to; what is not allowed is reset and told. What the policy
+//! asks about is held until the person's answer, without a word to the outside: not even its name is resolved before.
 //! For a jail without a namespace both arrive on the machine's loopback, as connections that were made for it (`Inlets::Made`).
 //!
 //! Invariant: no variable, feature or build kind changes a judgement; tests reach their own servers by a rule with `address`.
@@ -14,6 +15,7 @@ mod dns;
 mod door;
 mod forward;
 mod gate;
+mod held;
 mod names;
 mod rate;
 mod record;
@@ -23,6 +25,6 @@ mod udp;
 mod tests;
 
 pub use address::{Unreachable, globally_reachable};
-pub use arbiter::{Arbiter, Fact, Limits};
+pub use arbiter::{Arbiter, Fact, Limits, Permit, Wanted};
 pub use dns::answered;
 pub use door::{Inlets, ServeError, serve};

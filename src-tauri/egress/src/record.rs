@@ -114,7 +114,9 @@ impl Drop for Recorder {
 fn kind(fact: &Fact) -> Option<Kind> {
     let pid = fact.process.as_ref().map_or(0, |p| p.pid);
     match &fact.what {
-        What::Network { op, host, address, port, verdict, rule, .. } if *op == NetOp::Lookup || *verdict == Verdict::Denied => {
+        What::Network { op, host, address, port, verdict, rule, .. }
+            if *op == NetOp::Lookup || matches!(verdict, Verdict::Denied | Verdict::Held) =>
+        {
             Some(Kind {
                 text: format!("{op:?} {host} {} {rule}", address.as_deref().unwrap_or_default()),
                 port: *port,
@@ -123,7 +125,12 @@ fn kind(fact: &Fact) -> Option<Kind> {
             })
         }
         What::Limit { limit, .. } => Some(Kind { text: limit.clone(), port: 0, verdict: Verdict::Noted, pid }),
-        What::Network { .. } | What::File { .. } | What::Process { .. } | What::Lifecycle { .. } => None,
+        What::Network { .. }
+        | What::File { .. }
+        | What::Process { .. }
+        | What::Ask { .. }
+        | What::Decision { .. }
+        | What::Lifecycle { .. } => None,
     }
 }
 
@@ -135,6 +142,9 @@ mod tests {
     impl Arbiter for Log {
         fn announced(&self, _: std::net::SocketAddr) -> Option<Process> {
             None
+        }
+        fn permit(&self, _: crate::Wanted) -> tokio::sync::oneshot::Receiver<crate::Permit> {
+            tokio::sync::oneshot::channel().1
         }
         fn record(&self, fact: Fact) {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fact);

@@ -5,9 +5,10 @@
 use crate::door::Door;
 use crate::gate::Gate;
 use crate::record::Recorder;
-use crate::{Arbiter, Fact, Inlets, Limits, dns, serve};
+use crate::{Arbiter, Fact, Inlets, Limits, Permit, Wanted, dns, serve};
 use hickory_proto::op::{Message, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
+use model::decision::{Decision, Ruling};
 use model::event::{NetOp, Origin, Process, Verdict, What};
 use model::path::RawPath;
 use proptest::prelude::*;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
 
 /// Keeps all facts; announces every connection, or none.
 struct Log {
@@ -23,11 +25,13 @@ struct Log {
     blind: bool,
     /// Connections that somebody made for the jail: from where, to where.
     made: Mutex<Vec<(SocketAddr, SocketAddr)>>,
+    /// What waits for an answer.
+    asked: Mutex<Vec<(Wanted, oneshot::Sender<Permit>)>>,
 }
 
 impl Log {
     fn new(blind: bool) -> Arc<Self> {
-        Arc::new(Self { facts: Mutex::default(), blind, made: Mutex::default() })
+        Arc::new(Self { facts: Mutex::default(), blind, made: Mutex::default(), asked: Mutex::default() })
     }
 
     /// `op host:port verdict rule`, a fact each.
@@ -70,13 +74,27 @@ impl Arbiter for Log {
         };
         (!self.blind).then_some(who)
     }
+    fn permit(&self, wanted: Wanted) -> oneshot::Receiver<Permit> {
+        let (sender, receiver) = oneshot::channel();
+        self.asked.lock().unwrap().push((wanted, sender));
+        receiver
+    }
     fn record(&self, fact: Fact) {
         self.facts.lock().unwrap().push(fact);
     }
 }
 
 fn policy(rules: &str) -> Arc<policy::Policy> {
-    Arc::new(policy::parse("test", &format!("version = 1\n[network]\ndefault = \"ask\"\n{rules}")).unwrap())
+    Arc::new(policy::parse("test", &format!("version = 1\n[network]\ndefault = \"deny\"\n{rules}")).unwrap())
+}
+
+/// One that asks about everything that no rule names, and holds it for a second.
+fn asking(rules: &str) -> Arc<policy::Policy> {
+    Arc::new(policy::parse("test", &format!("version = 1\n[network]\ndefault = \"ask\"\nhold = \"1s\"\n{rules}")).unwrap())
+}
+
+fn asks(host: &str, port: u16, to: SocketAddr) -> String {
+    pinned(host, port, to).replace("allow", "ask")
 }
 
 fn pinned(host: &str, port: u16, to: SocketAddr) -> String {
@@ -176,6 +194,98 @@ async fn everything_that_no_rule_allows_is_reset_and_told() {
         log.wait_for(line).await;
     }
     assert!(!log.lines().iter().any(|l| l.contains("Connect") && l.contains("Allowed")));
+}
+
+fn granted(ended: &watch::Sender<bool>) -> Permit {
+    let ruling = Ruling { decision: Decision::Allow, rule: "grant x".into(), source: "you".into(), reason: String::new() };
+    Permit::Granted { ruling, ended: ended.subscribe() }
+}
+
+/// What waits for an answer, once so many connections do.
+async fn waiting(log: &Log, wanted: usize) -> Vec<(Wanted, oneshot::Sender<Permit>)> {
+    for _ in 0..500 {
+        let enough = log.asked.lock().unwrap().len() >= wanted;
+        if enough {
+            return std::mem::take(&mut *log.asked.lock().unwrap());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{wanted} never waited; told: {:#?}", log.lines());
+}
+
+#[tokio::test]
+async fn p4_what_is_asked_about_waits_and_goes_on_when_it_is_allowed_until_that_ends() {
+    let log = Log::new(false);
+    let door = Arc::new(Door::new(asking(&asks("model.test", 8443, echo().await)), log.clone(), Limits::default()));
+    let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
+    let mut program = dial(&door, dst).await;
+    program.write_all(b"said while it waited, ").await.unwrap();
+    let (wanted, answer) = waiting(&log, 1).await.remove(0);
+    assert_eq!((wanted.target.to_string(), wanted.who.pid), ("model.test:8443".to_owned(), 7));
+    log.wait_for("Connect model.test:8443 Held network.rule[0]").await;
+    assert!(!log.lines().iter().any(|l| l.contains("Allowed")), "nothing went out: {:?}", log.lines());
+    let ended = watch::Sender::new(false);
+    answer.send(granted(&ended)).unwrap();
+    program.write_all(b"and after").await.unwrap();
+    let mut back = vec![0; 31];
+    program.read_exact(&mut back).await.unwrap();
+    assert_eq!(back, b"said while it waited, and after");
+    log.wait_for("Connect model.test:8443 Allowed grant x").await;
+    ended.send_replace(true);
+    assert!(is_reset(program).await, "it ends with what permitted it");
+    log.wait_for("Close model.test:8443 Noted grant x").await;
+    let facts = log.facts.lock().unwrap();
+    let What::Network { reason, sent: 31, .. } = &facts.last().unwrap().what else { panic!("{facts:?}") };
+    assert_eq!(reason, "what permitted it has ended");
+}
+
+#[tokio::test]
+async fn p4_what_nobody_answers_or_a_person_denies_is_reset_and_nothing_of_it_leaves() {
+    let log = Log::new(false);
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let rules = asks("model.test", 8443, server.local_addr().unwrap());
+    let door = Arc::new(Door::new(asking(&rules), log.clone(), Limits::default()));
+    let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
+    assert!(is_reset(dial(&door, dst).await).await, "nobody answers");
+    log.wait_for("Connect model.test:8443 Denied network.rule[0]").await;
+    assert!(waiting(&log, 1).await[0].1.is_closed(), "whoever answers later sees that nobody waits");
+
+    let denied = dial(&door, dst).await;
+    let (_, answer) = waiting(&log, 1).await.remove(0);
+    let ruling = Ruling { decision: Decision::Deny, rule: "ask".into(), source: "you".into(), reason: String::new() };
+    answer.send(Permit::Refused(ruling)).unwrap();
+    assert!(is_reset(denied).await);
+    log.wait_for("Connect model.test:8443 Denied ask").await;
+
+    let orphan = dial(&door, dst).await;
+    drop(waiting(&log, 1).await);
+    assert!(is_reset(orphan).await, "an asker that is gone refuses");
+
+    drop(dial(&door, dst).await);
+    let gave_up = waiting(&log, 1).await;
+    for _ in 0..200 {
+        if gave_up[0].1.is_closed() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(gave_up[0].1.is_closed(), "a program that hangs up waits no more");
+    let reached = tokio::time::timeout(Duration::from_millis(100), server.accept()).await;
+    assert!(reached.is_err(), "nothing reached the server");
+}
+
+#[tokio::test]
+async fn p4_nobody_is_asked_about_an_address_that_leads_home() {
+    let log = Log::new(false);
+    let door = Arc::new(Door::new(asking(""), log.clone(), Limits::default()));
+    for home in ["169.254.169.254:80", "127.0.0.1:8080", "10.0.0.1:443", "[::1]:443", "[fd00:ec2::254]:80"] {
+        assert!(is_reset(dial(&door, home.parse().unwrap()).await).await, "{home}");
+    }
+    log.wait_for("Connect :80 Denied address check").await;
+    assert!(log.asked.lock().unwrap().is_empty());
+    let program = dial(&door, "93.184.216.34:443".parse().unwrap()).await;
+    assert_eq!(waiting(&log, 1).await[0].0.target.to_string(), "93.184.216.34:443", "a plain one is");
+    drop(program);
 }
 
 #[tokio::test]

@@ -129,6 +129,16 @@ impl Attached {
         }
     }
 
+    /// Says something and waits for the reply that `pick` takes.
+    pub(crate) fn ask<T>(&mut self, limit: Duration, request: &Request, pick: impl Fn(&Reply) -> Option<T>) -> Result<T, Error> {
+        self.send(request)?;
+        let told = self.wait_for(limit, |reply| match reply {
+            Reply::Ended { .. } => Some(None),
+            reply => pick(reply).map(Some),
+        })?;
+        told.ok_or_else(|| Error::new(Code::NotFound, "the run has just ended"))
+    }
+
     /// Waits for a reply that `pick` takes; others are dropped.
     pub(crate) fn wait_for<T>(&mut self, limit: Duration, mut pick: impl FnMut(&Reply) -> Option<T>) -> Result<T, Error> {
         self.stream.set_read_timeout(Some(limit)).map_err(gone)?;

@@ -74,14 +74,7 @@ impl Engine {
                     Reply::Frozen { complete } => Some(*complete),
                     // The run ended meanwhile: its jail is gone, nothing writes any more.
                     Reply::Ended { .. } => Some(true),
-                    Reply::Welcome { .. }
-                    | Reply::Status { .. }
-                    | Reply::Event { .. }
-                    | Reply::Missed { .. }
-                    | Reply::Thawed
-                    | Reply::Paused { .. }
-                    | Reply::Continued { .. }
-                    | Reply::Error { .. } => None,
+                    _ => None,
                 })?
             }
         };

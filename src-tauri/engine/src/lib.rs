@@ -3,6 +3,7 @@
 //! Invariant: no tauri, no clap, no text formatting for a screen here; every verb blocks and may be called from any thread.
 
 mod apply;
+mod ask;
 mod attach;
 mod ballast;
 mod caches;
@@ -29,6 +30,7 @@ mod stop;
 mod tasks;
 
 pub use apply::{Applied, ApplyRequest};
+pub use ask::{AskView, For, GrantView, Revoked};
 pub use attach::{Attached, Incoming, Sender};
 pub use candidate::Look;
 pub use create::{NewTask, Progress};
@@ -38,6 +40,7 @@ pub use host::{Host, Programs};
 pub use inherit::settle;
 pub use jail_plan::{Cache as CacheRow, Kept, Row, Status};
 pub use kits::KitView;
+pub use policy::duration;
 pub use policy_file::PolicyView;
 pub use promises::{RunView, weaker};
 pub use repos::RepoView;

@@ -13,7 +13,7 @@ impl Engine {
     /// Stops every process of the task's run until it is continued, also with the window closed. Its clock goes on. A run
     /// that is paused already stays so.
     pub fn pause(&self, task: &TaskId) -> Result<(), Error> {
-        let complete = ask(self.running(task)?, &Request::Pause, |reply| match reply {
+        let complete = self.running(task)?.ask(LIMIT, &Request::Pause, |reply| match reply {
             Reply::Paused { complete } => Some(*complete),
             _ => None,
         })?;
@@ -25,7 +25,7 @@ impl Engine {
 
     /// Lets a paused run go on; false where it was not paused. A run that a limit paused may take as much again.
     pub fn proceed(&self, task: &TaskId) -> Result<bool, Error> {
-        ask(self.running(task)?, &Request::Continue, |reply| match reply {
+        self.running(task)?.ask(LIMIT, &Request::Continue, |reply| match reply {
             Reply::Continued { was } => Some(*was),
             _ => None,
         })
@@ -35,13 +35,4 @@ impl Engine {
         self.need_task(task)?;
         self.attach(task)
     }
-}
-
-fn ask<T>(mut warden: Attached, request: &Request, pick: impl Fn(&Reply) -> Option<T>) -> Result<T, Error> {
-    warden.send(request)?;
-    let answer = warden.wait_for(LIMIT, |reply| match reply {
-        Reply::Ended { .. } => Some(None),
-        reply => pick(reply).map(Some),
-    })?;
-    answer.ok_or_else(|| Error::new(Code::NotFound, "the run has just ended"))
 }

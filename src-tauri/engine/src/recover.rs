@@ -53,6 +53,7 @@ impl Engine {
             let now = sys::clock::unix_millis();
             if let Some(run) = &task.last_run {
                 self.db.end_run(now, run, &outcome)?;
+                self.db.end_asks(now, run)?;
             }
             self.db.step(now, &task.id, Step::RunEnded, outcome.refused.as_deref(), None)??;
             drop(held);

@@ -22,15 +22,7 @@ impl Engine {
             warden.send(&Request::Stop)?;
             warden.wait_for(LIMIT, |reply| match reply {
                 Reply::Ended { outcome } => Some(outcome.clone()),
-                Reply::Welcome { .. }
-                | Reply::Status { .. }
-                | Reply::Event { .. }
-                | Reply::Missed { .. }
-                | Reply::Frozen { .. }
-                | Reply::Thawed
-                | Reply::Paused { .. }
-                | Reply::Continued { .. }
-                | Reply::Error { .. } => None,
+                _ => None,
             })
         });
         let outcome = match asked {

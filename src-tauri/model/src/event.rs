@@ -1,6 +1,6 @@
 //! What happened in a run, as a closed list.
 
-use crate::id::RunId;
+use crate::id::{AskId, GrantId, RunId};
 use crate::path::RawPath;
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +118,30 @@ pub enum What {
         /// Bytes to the jail, at the end of a connection.
         received: u64,
     },
+    /// Something waits for the person.
+    Ask {
+        /// Which ask.
+        ask: AskId,
+        /// What it is about, e.g. `example.org:443`.
+        about: String,
+        /// Rule that asks.
+        rule: String,
+    },
+    /// The person decided, or what they permitted came to its end.
+    Decision {
+        /// The ask that was answered.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        ask: Option<AskId>,
+        /// The grant that was made, or ended.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        grant: Option<GrantId>,
+        /// What it is about.
+        about: String,
+        /// What was decided.
+        verdict: Verdict,
+        /// In words: how far it reaches and until when, or why it ended.
+        detail: String,
+    },
     /// A limit was reached.
     Limit {
         /// Which, e.g. `processes`, `wall`, `output`, `events`.
@@ -177,7 +201,7 @@ pub enum NetOp {
 }
 
 /// The filter words of `airlock events --kind`.
-pub const KINDS: [&str; 5] = ["file", "process", "network", "limit", "lifecycle"];
+pub const KINDS: [&str; 7] = ["file", "process", "network", "ask", "decision", "limit", "lifecycle"];
 
 impl What {
     /// The `kind` word.
@@ -186,6 +210,8 @@ impl What {
             What::File { .. } => "file",
             What::Process { .. } => "process",
             What::Network { .. } => "network",
+            What::Ask { .. } => "ask",
+            What::Decision { .. } => "decision",
             What::Limit { .. } => "limit",
             What::Lifecycle { .. } => "lifecycle",
         }

@@ -87,6 +87,8 @@ macro_rules! random_id {
 random_id!(/** One delegation. */ TaskId, "task");
 random_id!(/** One launch of a command in a jail. */ RunId, "run");
 random_id!(/** One repository that the person added. */ RepoId, "repository");
+random_id!(/** One action that waits for the person. */ AskId, "ask");
+random_id!(/** One answer that permits something. */ GrantId, "grant");
 random_id!(/** One exit (apply or its undo) in the journal. */ ExitId, "exit");
 
 fn object_id(text: &str) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing here reads a file, a clock, the environment or a socket.
 
+pub mod ask;
 pub mod decision;
 pub mod diff;
 pub mod event;

@@ -3,8 +3,9 @@
 //! A frame is `length: u32 big-endian` (of what follows), `kind: u8`, `payload`. A connection starts with the client's
 //! [`Request::Hello`]; a version that differs is answered with [`Reply::Error`] and closed.
 
+use crate::ask::Answer;
 use crate::event::Event;
-use crate::id::{RunId, TaskId};
+use crate::id::{AskId, GrantId, RunId, TaskId};
 use crate::run::{Cache, Outcome};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -43,6 +44,9 @@ pub enum Request {
     Events {
         /// First wanted.
         from: u64,
+        /// Kinds that are wanted; all where empty.
+        #[serde(default)]
+        kinds: Vec<String>,
     },
     /// The terminal has a new size.
     Resize {
@@ -68,6 +72,18 @@ pub enum Request {
     Pause,
     /// End the pause.
     Continue,
+    /// Answer an ask of this run.
+    Answer {
+        /// Which.
+        ask: AskId,
+        /// [`crate::ask::Ask::digest`] of what was shown.
+        digest: String,
+        /// What the person says.
+        #[serde(flatten)]
+        answer: Answer,
+    },
+    /// Grants were made or taken back: read them anew.
+    Grants,
     /// Ask for [`Reply::Status`].
     Status,
 }
@@ -133,6 +149,21 @@ pub enum Reply {
     Continued {
         /// False where the run was not paused.
         was: bool,
+    },
+    /// Answer to an answer.
+    Answered {
+        /// What it permits; none for a denial.
+        grant: Option<GrantId>,
+    },
+    /// The ask is not the one that was shown, or is not open.
+    NotAsked {
+        /// In words.
+        message: String,
+    },
+    /// Answer to grants.
+    GrantsRead {
+        /// Connections that were closed, as nothing permits them any more.
+        closed: u64,
     },
     /// The run ended; output and events are complete.
     Ended {

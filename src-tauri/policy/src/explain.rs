@@ -128,7 +128,7 @@ fn limits(l: &Limits) -> Vec<String> {
 fn network(n: &Network, out: &mut Vec<String>) {
     let others = match n.default {
         Some(Decision::Deny) => "refused",
-        Some(Decision::Ask | Decision::Allow) => "refused and shown, as nobody can be asked yet",
+        Some(Decision::Ask | Decision::Allow) => "asked about: it waits for your answer",
         None => "not its business",
     };
     out.push(format!("Network by {}: {} rules; everything else is {others}.", n.source, n.rules.len()));

@@ -32,3 +32,4 @@ pub use place::{HostPath, holds_credentials};
 pub use preset::{preset, presets};
 pub use problem::Problem;
 pub use source::{Env, Files, Hidden, NotInForce, Policy, Tools, parse};
+pub use unit::duration;

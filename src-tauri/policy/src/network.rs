@@ -8,12 +8,15 @@ use crate::unit;
 use model::decision::Decision;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
+use std::time::Duration;
 
 /// One file's word on the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
     /// Where no rule matches; [`None`] in a repository's file that leaves it out, which then says nothing.
     pub default: Option<Decision>,
+    /// How long a connection that is asked about is held; 60 s where absent.
+    pub hold: Option<Duration>,
     /// Rules in the order of the file.
     pub rules: Vec<Rule>,
     /// Name of the file, for [`model::decision::Ruling::source`].
@@ -86,7 +89,7 @@ pub(crate) fn network(root: &mut Table<'_>, notes: &mut Notes<'_>, source: &str,
         Whose::Person => Some(Decision::Deny),
         Whose::Repository => None,
     };
-    let mut section = Network { default: silent, rules: Vec::new(), source: source.to_owned(), line: 0 };
+    let mut section = Network { default: silent, hold: None, rules: Vec::new(), source: source.to_owned(), line: 0 };
     let Some(mut t) = root.table(notes, "network") else {
         return (whose == Whose::Person).then_some(section);
     };
@@ -106,9 +109,7 @@ pub(crate) fn network(root: &mut Table<'_>, notes: &mut Notes<'_>, source: &str,
     ecosystems(&mut t, notes, whose);
     if let Some(At { value, span }) = t.text(notes, "hold") {
         match unit::duration(&value) {
-            Some(d) if (1..=60).contains(&d.as_secs()) => {
-                notes.not_yet(&span, "network.hold", "nothing is held for an answer yet; what asks is refused");
-            }
+            Some(d) if (1..=60).contains(&d.as_secs()) => section.hold = Some(d),
             _ => notes.problem(&span, format!("`network.hold` can't be {}", quote(&value)), "from \"1s\" to \"60s\""),
         }
     }

@@ -116,6 +116,11 @@ impl Policy {
         &self.networks
     }
 
+    /// How long a connection that is asked about is held: the shortest time that a file names, 60 s where none does.
+    pub fn hold(&self) -> std::time::Duration {
+        self.networks.iter().filter_map(|n| n.hold).min().unwrap_or(std::time::Duration::from_secs(60))
+    }
+
     /// Targets that some rule allows by an exact name, for showing.
     pub fn allowed_targets(&self) -> Vec<Target> {
         let mut out = Vec::new();

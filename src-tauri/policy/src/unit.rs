@@ -21,7 +21,7 @@ pub(crate) fn size(text: &str) -> Option<u64> {
 }
 
 /// Reads `90s`, `30m`, `4h`, `1h30m` or `2d`.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut seconds: u64 = 0;
     while !rest.is_empty() {

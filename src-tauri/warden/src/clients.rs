@@ -1,5 +1,6 @@
 //! The warden's socket: any number of windows and command lines, each at its own pace.
 
+use crate::asks::Asks;
 use crate::hold::Hold;
 use crate::output::{Output, Which};
 use crate::record::Recorder;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) hold: Arc<Hold>,
     pub(crate) allowance: Option<Allowance>,
     pub(crate) output: Arc<Output>,
+    pub(crate) asks: Asks,
     pub(crate) recorder: Recorder,
     pub(crate) events: PathBuf,
     pub(crate) input: InputSender,
@@ -94,6 +96,7 @@ enum Order {
     },
     Events {
         from: u64,
+        kinds: Vec<String>,
     },
     /// Nothing but the end.
     End,
@@ -173,7 +176,7 @@ async fn follow<'s>(
             }
             _ if !greeted => return Err(std::io::Error::other("no hello")),
             Request::Output { replay } => orders.send(Order::Output { replay }).await.map_err(std::io::Error::other)?,
-            Request::Events { from } => orders.send(Order::Events { from }).await.map_err(std::io::Error::other)?,
+            Request::Events { from, kinds } => orders.send(Order::Events { from, kinds }).await.map_err(std::io::Error::other)?,
             Request::Resize { cols, rows } => {
                 shared.jail.resize(cols, rows).ok();
             }
@@ -217,6 +220,14 @@ async fn follow<'s>(
                 say(Reply::Continued { was }).await?;
                 orders.send(Order::End).await.map_err(std::io::Error::other)?;
             }
+            Request::Answer { ask, digest, answer } => {
+                say(match shared.asks.answer(ask, digest, answer).await {
+                    Ok(grant) => Reply::Answered { grant },
+                    Err(message) => Reply::NotAsked { message },
+                })
+                .await?;
+            }
+            Request::Grants => say(Reply::GrantsRead { closed: shared.asks.reread().await }).await?,
             Request::Status => {
                 say(aside(shared, status).await.unwrap_or(Reply::Error { message: "the run could not be looked at".into() }))
                     .await?;
@@ -256,7 +267,7 @@ async fn json(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> 
 #[derive(Default)]
 struct Feed {
     cursors: Option<(u64, u64)>,
-    events: Option<(u64, EventLog)>,
+    events: Option<(u64, Vec<String>, EventLog)>,
     /// Whether it said what it wants.
     asked: bool,
 }
@@ -269,8 +280,8 @@ impl Feed {
             Order::Output { replay } => {
                 self.cursors = Some((shared.output.cursor(Which::Out, replay), shared.output.cursor(Which::Err, replay)));
             }
-            Order::Events { from } => {
-                self.events = EventLog::read_only(&shared.events).map_err(std::io::Error::other)?.map(|log| (from, log));
+            Order::Events { from, kinds } => {
+                self.events = EventLog::read_only(&shared.events).map_err(std::io::Error::other)?.map(|log| (from, kinds, log));
             }
             Order::End => {}
         }
@@ -293,8 +304,8 @@ impl Feed {
                 }
             }
         }
-        if let Some((next, log)) = &mut self.events {
-            for event in log.list(*next, 200, &[]).map_err(std::io::Error::other)? {
+        if let Some((next, kinds, log)) = &mut self.events {
+            for event in log.list(*next, 200, kinds).map_err(std::io::Error::other)? {
                 *next = event.seq + 1;
                 json(write, &Reply::Event { event: Box::new(event) }).await?;
                 busy = true;

@@ -1,7 +1,8 @@
 //! What answers a jail: notifications, decoys, the watch, the way out; each fact becomes an event.
 
+use crate::asks::Asks;
 use crate::record::Recorder;
-use egress::{Arbiter, Fact, Inlets};
+use egress::{Arbiter, Fact, Inlets, Permit, Wanted};
 use jail_plan::Plan;
 use model::event::{Process, What};
 use model::path::RawPath;
@@ -17,6 +18,7 @@ use supervise::decoy::Telling;
 use supervise::notify::{Announced, Notify};
 use supervise::watch::Watch;
 use supervise::who::{JailRef, Who};
+use tokio::sync::oneshot;
 
 /// Everything that must answer before the command may run. Dropped after the jail has ended.
 pub(crate) struct Sensors {
@@ -39,10 +41,11 @@ impl Drop for Sensors {
     }
 }
 
-/// The way out's owner: who connects is the kernel's word, what happened is recorded.
+/// The way out's owner: who connects is the kernel's word, whether what is asked about may go on the person's, what happened is recorded.
 struct Owner {
     announced: Arc<Announced>,
     made: Option<Arc<Flows>>,
+    asks: Asks,
     recorder: Recorder,
 }
 
@@ -53,6 +56,10 @@ impl Arbiter for Owner {
 
     fn made(&self, from: SocketAddr) -> Option<(SocketAddr, Process)> {
         self.made.as_ref()?.take(from)
+    }
+
+    fn permit(&self, wanted: Wanted) -> oneshot::Receiver<Permit> {
+        self.asks.permit(wanted)
     }
 
     fn record(&self, fact: Fact) {
@@ -78,6 +85,7 @@ impl Sensors {
         policy: &Arc<Policy>,
         plan: &Plan,
         jail: &mut Jail,
+        asks: &Asks,
         recorder: &Recorder,
     ) -> std::io::Result<Self> {
         let init_pid = u32::try_from(jail.pid).map_err(std::io::Error::other)?;
@@ -118,7 +126,7 @@ impl Sensors {
         let way_out = inlets.map(|inlets| {
             let announced = notify.as_ref().map(Notify::announced).unwrap_or_default();
             let made = notify.as_ref().and_then(Notify::flows);
-            let owner: Arc<dyn Arbiter> = Arc::new(Owner { announced, made, recorder: recorder.clone() });
+            let owner: Arc<dyn Arbiter> = Arc::new(Owner { announced, made, asks: asks.clone(), recorder: recorder.clone() });
             tokio::spawn(serve(inlets, Arc::clone(policy), owner, recorder.clone()))
         });
         tracing::debug!(workspace = %RawPath::from(spec.workspace.as_os_str().as_bytes()), "sensors stand");

@@ -3,6 +3,7 @@
 //! `airlock-warden run` reads a [`model::run::RunSpec`] from stdin and answers with one line on stdout.
 //! `airlock-warden caches` copies caches in the background. `airlock-warden keeper …` is what a keeper's jail executes.
 
+mod asks;
 mod caches;
 mod clients;
 mod gate;

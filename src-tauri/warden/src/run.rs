@@ -1,5 +1,6 @@
 //! One run, from its spec to its end.
 
+use crate::asks::{self, Whose};
 use crate::clients::{self, Shared};
 use crate::hold::Hold;
 use crate::output::{Output, Which};
@@ -173,9 +174,17 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
     limits::required(&policy, &jail.report)?;
     caches.complete(&mut jail.report);
     let (recorder, writer) = record::start(events, spec.run.clone());
+    let repo = database
+        .task(&spec.task)
+        .map_err(|e| Refusal::machine("reading the task", e))?
+        .ok_or_else(|| Refusal::conflict("the task is gone"))?
+        .repo;
+    let whose = Whose { task: spec.task.clone(), repo, run: spec.run.clone() };
+    let (asks, desk) =
+        asks::start(whose, Arc::clone(&database), recorder.clone()).map_err(|e| Refusal::machine("starting a thread", e))?;
 
     // Everything that answers the jail stands before its command may make a call.
-    let sensors = gate::Sensors::start(spec, &policy, &plan, &mut jail, &recorder)
+    let sensors = gate::Sensors::start(spec, &policy, &plan, &mut jail, &asks, &recorder)
         .map_err(|e| Refusal::machine("starting the sensors", e))?;
     let (sources, sink) = match kept {
         Some((input, sources)) => (sources, Some(input)),
@@ -214,6 +223,7 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         hold: Arc::clone(&hold),
         allowance: looked_at.as_ref().map(|w| w.allowance()),
         output,
+        asks,
         recorder: recorder.clone(),
         events: spec.dir.events(),
         input,
@@ -229,6 +239,7 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
     tokio::task::block_in_place(|| pumps.finish());
     drop(looked_at);
     drop(sensors);
+    tokio::task::block_in_place(|| desk.close());
     recorder.lifecycle("ended", words(&outcome));
     tokio::task::block_in_place(|| writer.finish());
     let now = sys::clock::unix_millis();

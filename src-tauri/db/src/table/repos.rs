@@ -53,13 +53,14 @@ impl Database {
     /// Forgets one. Its discarded tasks go with it; a task that is not discarded keeps it here (an error by foreign key).
     pub fn forget_repo(&self, now: u64, id: &RepoId) -> Result<(), DbError> {
         self.write(now, "repo.forgotten", &serde_json::json!({"repo": id}), |tx| {
-            for table in ["run", "decision", "approval", "candidate", "exit"] {
+            for table in ["run", "decision", "approval", "candidate", "exit", "ask", "permit"] {
                 tx.execute(
                     &format!("DELETE FROM {table} WHERE task IN (SELECT id FROM task WHERE repo = ?1 AND state = 'discarded')"),
                     [id.as_str()],
                 )?;
             }
             tx.execute("DELETE FROM task WHERE repo = ?1 AND state = 'discarded'", [id.as_str()])?;
+            tx.execute("DELETE FROM permit WHERE repo = ?1 AND task IS NULL", [id.as_str()])?;
             tx.execute("DELETE FROM repo WHERE id = ?1", [id.as_str()])?;
             Ok(())
         })
