@@ -2,7 +2,7 @@
 
 use model::decision::Ruling;
 use model::event::{Process, What};
-use policy::Target;
+use policy::{HttpRequest, Target};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -33,6 +33,10 @@ pub trait Arbiter: Send + Sync + 'static {
 pub struct Wanted {
     /// Where to.
     pub target: Target,
+    /// The request that waits, where requests are read.
+    pub request: Option<HttpRequest>,
+    /// Whether a word on the whole host is one on this request too: no rule speaks of it in particular.
+    pub by_host: bool,
     /// Who.
     pub who: Process,
     /// The rule that asks.

@@ -1,13 +1,17 @@
 //! Where the jail's connections arrive.
 
 use crate::arbiter::{Arbiter, Limits, Permit, Wanted};
+use crate::attach::Vault;
+use crate::authority::Authority;
 use crate::dns;
 use crate::forward::{Failed, Open, dial, reachable, reset};
 use crate::gate::{Gate, name};
 use crate::held::{self, Waited};
+use crate::inspect::{Arrival, Reader};
 use crate::rate::Rate;
 use crate::record::Recorder;
 use crate::udp;
+use crate::upstream::Outside;
 use model::decision::{Decision, Ruling};
 use model::event::{NetOp, Process, Verdict, What};
 use policy::{Destination, Policy, Target};
@@ -63,7 +67,18 @@ pub enum ServeError {
     },
 }
 
-/// Serves one jail until the future is dropped, which ends its connections too.
+/// What is needed where the policy has requests read.
+pub struct Reading {
+    /// Makes the certificates that only what runs inside trusts.
+    pub authority: Arc<Authority>,
+    /// What is attached.
+    pub vault: Arc<Vault>,
+    /// Whom outside to trust.
+    pub roots: Arc<rustls::RootCertStore>,
+}
+
+/// Serves one jail until the future is dropped, which ends its connections too. Without `reading`, connections whose requests the
+/// policy wants read are refused.
 ///
 /// # Errors
 /// A socket that can't be used; nothing gets out then.
@@ -72,6 +87,7 @@ pub async fn serve(
     policy: Arc<Policy>,
     arbiter: Arc<dyn Arbiter>,
     limits: Limits,
+    reading: Option<Reading>,
 ) -> Result<Infallible, ServeError> {
     let tcp = |source| ServeError::Socket { socket: "TCP", source };
     let listening = |fd: OwnedFd| {
@@ -83,7 +99,7 @@ pub async fn serve(
         Inlets::Own { listener, dns } => (vec![listening(listener)?], Some(dns), Meant::ByAddress),
         Inlets::Made(fds) => (fds.into_iter().map(listening).collect::<Result<_, _>>()?, None, Meant::ByMaker),
     };
-    let door = Arc::new(Door::new(policy, arbiter, limits));
+    let door = Arc::new(Door::new(policy, arbiter, limits, reading));
     let dns = async {
         let Some(dns) = dns else { return std::future::pending().await };
         let ended = udp::serve(dns, &door.gate, &door.lookups, door.limits.lookups).await;
@@ -157,17 +173,25 @@ pub(crate) struct Door {
     resolving: Arc<Semaphore>,
     lookups: Rate,
     refusals: Rate,
+    reader: Option<Arc<Reader>>,
 }
 
 impl Door {
-    pub(crate) fn new(policy: Arc<Policy>, arbiter: Arc<dyn Arbiter>, limits: Limits) -> Self {
+    pub(crate) fn new(policy: Arc<Policy>, arbiter: Arc<dyn Arbiter>, limits: Limits, reading: Option<Reading>) -> Self {
+        let gate = Arc::new(Gate::new(policy, limits.names, Recorder::new(Arc::clone(&arbiter))));
+        let resolving = Arc::new(Semaphore::new(limits.resolving));
+        let reader = reading.map(|Reading { authority, vault, roots }| {
+            let outside = Arc::new(Outside::new(Arc::clone(&resolving), limits.connect, roots));
+            Arc::new(Reader { gate: Arc::clone(&gate), arbiter: Arc::clone(&arbiter), authority, vault, outside })
+        });
         Self {
-            gate: Arc::new(Gate::new(policy, limits.names, Recorder::new(Arc::clone(&arbiter)))),
+            gate,
             arbiter,
             connections: Arc::new(Semaphore::new(limits.connections)),
-            resolving: Arc::new(Semaphore::new(limits.resolving)),
+            resolving,
             lookups: Rate::per_second(limits.lookups),
             refusals: Rate::per_second(limits.refusals),
+            reader,
             limits,
         }
     }
@@ -229,11 +253,20 @@ impl Door {
             let ruling = Ruling { decision: Decision::Deny, rule, source: "airlock".into(), reason: spent.to_string() };
             return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
         }
+        if self.gate.reads(&target) {
+            let Some(reader) = &self.reader else {
+                let reason = "its requests are to be read, and nothing can read them in this run".into();
+                let ruling = Ruling { decision: Decision::Deny, rule: "inspect".into(), source: "airlock".into(), reason };
+                return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
+            };
+            return reader.serve(inside, first, Arrival { target, pinned: answer.address, ruling, ended, who }).await;
+        }
         match dial(&target, answer.address, &self.resolving, self.limits.connect).await {
             Ok(outside) => {
                 let address = outside.peer_addr().unwrap_or(dst);
-                let open = Open::new(Arc::clone(&self.gate), &target, address, ruling, Some(who));
-                open.relay(inside, outside, &first, ended).await;
+                let named = (!self.gate.unread(&target)).then_some(&target);
+                let open = Open::new(Arc::clone(&self.gate), &target, Some(address), ruling, Some(who));
+                open.relay(inside, outside, first, named, ended).await;
             }
             Err(Failed::Closed(reason)) => {
                 let ruling = Ruling { decision: Decision::Deny, rule: "address check".into(), source: "airlock".into(), reason };
@@ -270,7 +303,8 @@ impl Door {
         ruling: &Ruling,
         who: &Process,
     ) -> Option<Permit> {
-        let wanted = Wanted { target: target.clone(), who: who.clone(), ruling: ruling.clone() };
+        let wanted =
+            Wanted { target: target.clone(), request: None, by_host: true, who: who.clone(), ruling: ruling.clone() };
         let mut answer = self.arbiter.permit(wanted);
         if let Ok(known) = tokio::time::timeout(held::AT_ONCE, &mut answer).await {
             return known.ok();
@@ -299,6 +333,7 @@ impl Door {
             reason: format!("allowed, but {failed}"),
             sent: 0,
             received: 0,
+            http: None,
         };
         self.gate.recorder.tell(what, Some(who));
         reset(inside);

@@ -7,8 +7,8 @@ use model::decision::Ruling;
 use model::event::{NetOp, Process, Verdict, What};
 use policy::{Destination, Target};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -103,81 +103,159 @@ fn checked(found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failed> {
     if good.is_empty() && !why.is_empty() { Err(Failed::Closed(why)) } else { Ok(good) }
 }
 
-/// A connection that was opened; told when made, and again with its bytes when dropped, however it ends.
+/// A connection that was let in; told then, and again with its bytes when dropped, however it ends.
 pub(crate) struct Open {
     gate: Arc<Gate>,
     host: String,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     port: u16,
     ruling: Ruling,
     who: Option<Process>,
     sent: AtomicU64,
     received: AtomicU64,
-    /// Whether it was ended with its grant.
-    cut: AtomicBool,
+    /// Why it was ended from here.
+    why: Mutex<Option<String>>,
 }
 
 impl Open {
-    pub(crate) fn new(gate: Arc<Gate>, target: &Target, address: SocketAddr, ruling: Ruling, who: Option<Process>) -> Self {
-        let host = name(Some(target));
+    /// `address` is the one outside, where there is one already.
+    pub(crate) fn new(
+        gate: Arc<Gate>,
+        target: &Target,
+        address: Option<SocketAddr>,
+        ruling: Ruling,
+        who: Option<Process>,
+    ) -> Self {
         let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
-        let open = Self { gate, host, address, port: target.port, ruling, who, sent, received, cut: AtomicBool::new(false) };
+        let host = name(Some(target));
+        let open = Self { gate, host, address, port: target.port, ruling, who, sent, received, why: Mutex::default() };
         open.tell(NetOp::Connect, Verdict::Allowed);
         open
     }
 
     fn tell(&self, op: NetOp, verdict: Verdict) {
+        let why = self.why.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let what = What::Network {
             op,
             host: self.host.clone(),
-            address: Some(self.address.to_string()),
+            address: self.address.map(|a| a.to_string()),
             port: self.port,
             verdict,
             rule: self.ruling.rule.clone(),
-            reason: if self.cut.load(Ordering::Relaxed) { Broken::Grant.to_string() } else { self.ruling.reason.clone() },
+            reason: why.unwrap_or_else(|| self.ruling.reason.clone()),
             sent: self.sent.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
+            http: None,
         };
         self.gate.recorder.tell(what, self.who.clone());
     }
 
+    /// Keeps why it ends; the first word stays.
+    pub(crate) fn note(&self, why: String) {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    /// What permitted it has ended.
+    pub(crate) fn cut(&self) {
+        self.note(Broken::Grant.to_string());
+    }
+
+    /// The run's bytes are used up.
+    pub(crate) fn spent(&self, spent: &Spent) {
+        let (key, most) = (spent.way.key(), spent.most);
+        self.note(format!("`limits.{key}` is used up"));
+        if spent.first {
+            let detail = format!(
+                "the run's {most} bytes are used up: its connections were closed, and no new one is made; `limits.{key}` raises it"
+            );
+            self.gate.recorder.limit_by(key, detail, self.who.clone());
+        }
+    }
+
+    /// Takes room for bytes that are about to be carried, and counts them.
+    pub(crate) fn take(&self, way: Way, bytes: u64) -> Result<(), Spent> {
+        if let Err(spent) = self.gate.budget.take(way, bytes) {
+            self.spent(&spent);
+            return Err(spent);
+        }
+        let count = match way {
+            Way::Out => &self.sent,
+            Way::In => &self.received,
+        };
+        count.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Carries bytes both ways until both ends are done. An end that breaks off breaks the other, so that nobody takes half for all.
-    /// `first` was taken from the program before; `ended` turns true when what permits the connection ends.
+    /// `first` was taken from the program before; TLS must be for `named`, where that is given; `ended` turns true when what permits
+    /// the connection ends.
     pub(crate) async fn relay(
         &self,
         mut inside: TcpStream,
         mut outside: TcpStream,
-        first: &[u8],
+        first: Vec<u8>,
+        named: Option<&Target>,
         ended: Option<watch::Receiver<bool>>,
     ) {
         quick(&inside);
         quick(&outside);
         let (ir, iw) = inside.split();
         let (or, ow) = outside.split();
-        let budget = &self.gate.budget;
-        let both = async {
-            tokio::try_join!(
-                carry(first.chain(ir), ow, &self.sent, |n| budget.take(Way::Out, n)),
-                carry(or, iw, &self.received, |n| budget.take(Way::In, n))
-            )
-        };
+        let both = async { tokio::try_join!(self.carry_out(ir, ow, first, named), self.carry_one(or, iw, Way::In)) };
         let ended = tokio::select! {
             ended = both => ended.map(drop),
-            spent = budget.used_up() => Err(Broken::Limit(spent)),
+            spent = self.gate.budget.used_up() => Err(Broken::Limit(spent)),
             () = over(ended) => Err(Broken::Grant),
         };
         if let Err(e) = ended {
-            tracing::debug!("a connection to {} broke off: {e}", self.address);
-            self.cut.store(matches!(e, Broken::Grant), Ordering::Relaxed);
-            if let Broken::Limit(Spent { way, most, first: true }) = e {
-                let key = way.key();
-                let detail = format!(
-                    "the run's {most} bytes are used up: its connections were closed, and no new one is made; `limits.{key}` raises it"
-                );
-                self.gate.recorder.limit_by(key, detail, self.who.clone());
+            tracing::debug!("a connection to {} broke off: {e}", self.host);
+            match &e {
+                Broken::Limit(spent) => self.spent(spent),
+                Broken::Grant | Broken::Odd(_) => self.note(e.to_string()),
+                Broken::Io(_) => {}
             }
             reset(inside);
             reset(outside);
+        }
+    }
+
+    /// The same for streams that were switched from HTTP to something else.
+    pub(crate) async fn carry(&self, inside: impl AsyncRead + AsyncWrite, outside: impl AsyncRead + AsyncWrite) {
+        let (ir, iw) = tokio::io::split(inside);
+        let (or, ow) = tokio::io::split(outside);
+        if let Err(e) = tokio::try_join!(self.carry_one(ir, ow, Way::Out), self.carry_one(or, iw, Way::In)) {
+            tracing::debug!("a switched connection to {} broke off: {e}", self.host);
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        mut from: impl AsyncRead + Unpin,
+        to: impl AsyncWrite + Unpin,
+        mut first: Vec<u8>,
+        named: Option<&Target>,
+    ) -> Result<(), Broken> {
+        if let Some(target) = named {
+            crate::hello::check(&mut from, &mut first, target).await?;
+        }
+        self.carry_one(std::io::Cursor::new(first).chain(from), to, Way::Out).await
+    }
+
+    /// Carries one direction to its end, then passes the end on. What there is no room for is not carried.
+    async fn carry_one(
+        &self,
+        mut from: impl AsyncRead + Unpin,
+        mut to: impl AsyncWrite + Unpin,
+        way: Way,
+    ) -> Result<(), Broken> {
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let n = from.read(&mut buffer).await?;
+            if n == 0 {
+                return Ok(to.shutdown().await?);
+            }
+            self.take(way, n as u64)?;
+            to.write_all(&buffer[..n]).await?;
         }
     }
 }
@@ -195,37 +273,20 @@ enum Broken {
     Io(#[from] std::io::Error),
     #[error(transparent)]
     Limit(#[from] Spent),
+    #[error(transparent)]
+    Odd(#[from] crate::hello::Odd),
     #[error("what permitted it has ended")]
     Grant,
 }
 
 /// Waits for the end of a grant; for ever where there is none, or where nobody can end it any more.
-async fn over(ended: Option<watch::Receiver<bool>>) {
+pub(crate) async fn over(ended: Option<watch::Receiver<bool>>) {
     if let Some(mut ended) = ended
         && ended.wait_for(|over| *over).await.is_ok()
     {
         return;
     }
     std::future::pending().await
-}
-
-/// Carries one direction to its end, then passes the end on. What there is no room for is not carried.
-async fn carry(
-    mut from: impl AsyncRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-    count: &AtomicU64,
-    room: impl Fn(u64) -> Result<(), Spent>,
-) -> Result<(), Broken> {
-    let mut buffer = vec![0; CHUNK];
-    loop {
-        let n = from.read(&mut buffer).await?;
-        if n == 0 {
-            return Ok(to.shutdown().await?);
-        }
-        room(n as u64)?;
-        to.write_all(&buffer[..n]).await?;
-        count.fetch_add(n as u64, Ordering::Relaxed);
-    }
 }
 
 /// Small writes go out at once, and a peer that vanished is noticed.

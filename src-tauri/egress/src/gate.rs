@@ -5,8 +5,8 @@ use crate::names::{Meaning, Names};
 use crate::record::Recorder;
 use hickory_proto::rr::RecordType;
 use model::decision::{Decision, Ruling};
-use model::event::{NetOp, Process, Verdict, What};
-use policy::{Answer, Destination, Host, Policy, Request, Target};
+use model::event::{Http, NetOp, Process, Verdict, What};
+use policy::{Answer, Destination, Host, HttpRequest, Policy, Request, Target};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -80,7 +80,7 @@ impl Gate {
 
     fn tell_lookup(&self, host: String, kind: RecordType, verdict: Verdict, ruling: &Ruling) {
         let (rule, reason) = (ruling.rule.clone(), ruling.reason.clone());
-        let what = What::Network { op: NetOp::Lookup, host, address: None, port: 0, verdict, rule, reason, sent: 0, received: 0 };
+        let what = What::Network { op: NetOp::Lookup, host, address: None, port: 0, verdict, rule, reason, sent: 0, received: 0, http: None };
         self.recorder.lookup(what, kind);
     }
 
@@ -101,7 +101,7 @@ impl Gate {
             Meaning::Nobody => {
                 let reason = "the address stands for names of this run, and no name was answered with it".into();
                 let ruling = Ruling { decision: Decision::Deny, rule: "name check".into(), source: "airlock".into(), reason };
-                return (None, Answer { ruling, address: None });
+                return (None, Answer { ruling, address: None, narrow: false });
             }
         };
         let target = Target { to, port: dst.port() };
@@ -133,6 +133,47 @@ impl Gate {
             reason: ruling.reason.clone(),
             sent: 0,
             received: 0,
+            http: None,
+        };
+        self.recorder.tell(what, who);
+    }
+
+    /// Judges a request on a connection whose requests are read.
+    pub(crate) fn request(&self, target: &Target, request: &HttpRequest) -> Answer {
+        policy::answer(&self.policy, &Request::Http(target.clone(), request.clone()))
+    }
+
+    /// Whether requests on connections to a target are read.
+    pub(crate) fn reads(&self, target: &Target) -> bool {
+        self.policy.inspects(target)
+    }
+
+    /// Whether connections to a target are carried whatever they are.
+    pub(crate) fn unread(&self, target: &Target) -> bool {
+        self.policy.carried_unread(target)
+    }
+
+    /// Tells a request.
+    pub(crate) fn tell_request(
+        &self,
+        target: &Target,
+        address: Option<SocketAddr>,
+        verdict: Verdict,
+        ruling: &Ruling,
+        http: Http,
+        who: Option<Process>,
+    ) {
+        let what = What::Network {
+            op: NetOp::Request,
+            host: target.to.to_string(),
+            address: address.map(|a| a.to_string()),
+            port: target.port,
+            verdict,
+            rule: ruling.rule.clone(),
+            reason: ruling.reason.clone(),
+            sent: 0,
+            received: 0,
+            http: Some(Box::new(http)),
         };
         self.recorder.tell(what, who);
     }

@@ -10,21 +10,32 @@
 
 mod address;
 mod arbiter;
+mod attach;
+mod authority;
+mod body;
 mod budget;
 mod dns;
 mod door;
+mod doors;
 mod forward;
 mod gate;
 mod held;
+mod hello;
+mod inspect;
 mod names;
 mod rate;
 mod record;
+mod scrub;
 mod udp;
+mod upstream;
 
 #[cfg(test)]
 mod tests;
 
 pub use address::{Unreachable, globally_reachable};
+pub use attach::Vault;
+pub use authority::{Authority, AuthorityError};
+pub use upstream::system_roots;
 pub use arbiter::{Arbiter, Fact, Limits, Permit, Wanted};
 pub use dns::answered;
-pub use door::{Inlets, ServeError, serve};
+pub use door::{Inlets, Reading, ServeError, serve};

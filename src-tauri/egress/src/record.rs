@@ -165,6 +165,7 @@ mod tests {
             reason: String::new(),
             sent: 0,
             received: 0,
+            http: None,
         };
         recorder.lookup(what("a.test"), RecordType::A);
         recorder.lookup(what("a.test"), RecordType::AAAA);

@@ -154,7 +154,7 @@ async fn is_reset(mut program: TcpStream) -> bool {
 async fn an_allowed_name_reaches_its_pinned_server_with_bytes_counted_and_half_close_kept() {
     let log = Log::new(false);
     let server = echo().await;
-    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, server)), log.clone(), Limits::default()));
+    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, server)), log.clone(), Limits::default(), None));
     let ip = address(&door.gate, "Model.Test.");
     let mut program = dial(&door, SocketAddr::new(ip, 8443)).await;
     program.write_all(b"hello").await.unwrap();
@@ -179,7 +179,7 @@ async fn everything_that_no_rule_allows_is_reset_and_told() {
     let server = echo().await;
     let rules =
         pinned("model.test", 8443, server) + "[[network.rule]]\nhost = \"169.254.169.254\"\nports = [80]\ndecision = \"allow\"\n";
-    let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default()));
+    let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None));
     let ip = address(&door.gate, "model.test.");
     let tries = [
         (SocketAddr::new(ip, 80), "Connect model.test:80 Denied network.default"),
@@ -216,7 +216,7 @@ async fn waiting(log: &Log, wanted: usize) -> Vec<(Wanted, oneshot::Sender<Permi
 #[tokio::test]
 async fn p4_what_is_asked_about_waits_and_goes_on_when_it_is_allowed_until_that_ends() {
     let log = Log::new(false);
-    let door = Arc::new(Door::new(asking(&asks("model.test", 8443, echo().await)), log.clone(), Limits::default()));
+    let door = Arc::new(Door::new(asking(&asks("model.test", 8443, echo().await)), log.clone(), Limits::default(), None));
     let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
     let mut program = dial(&door, dst).await;
     program.write_all(b"said while it waited, ").await.unwrap();
@@ -244,7 +244,7 @@ async fn p4_what_nobody_answers_or_a_person_denies_is_reset_and_nothing_of_it_le
     let log = Log::new(false);
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let rules = asks("model.test", 8443, server.local_addr().unwrap());
-    let door = Arc::new(Door::new(asking(&rules), log.clone(), Limits::default()));
+    let door = Arc::new(Door::new(asking(&rules), log.clone(), Limits::default(), None));
     let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
     assert!(is_reset(dial(&door, dst).await).await, "nobody answers");
     log.wait_for("Connect model.test:8443 Denied network.rule[0]").await;
@@ -277,7 +277,7 @@ async fn p4_what_nobody_answers_or_a_person_denies_is_reset_and_nothing_of_it_le
 #[tokio::test]
 async fn p4_nobody_is_asked_about_an_address_that_leads_home() {
     let log = Log::new(false);
-    let door = Arc::new(Door::new(asking(""), log.clone(), Limits::default()));
+    let door = Arc::new(Door::new(asking(""), log.clone(), Limits::default(), None));
     for home in ["169.254.169.254:80", "127.0.0.1:8080", "10.0.0.1:443", "[::1]:443", "[fd00:ec2::254]:80"] {
         assert!(is_reset(dial(&door, home.parse().unwrap()).await).await, "{home}");
     }
@@ -293,7 +293,7 @@ async fn p8_bytes_of_all_connections_together_are_bounded_and_the_limit_is_told_
     for (limit, key) in [("bytes_out = \"1000B\"", "bytes_out"), ("bytes_in = \"1000B\"", "bytes_in")] {
         let log = Log::new(false);
         let rules = pinned("model.test", 8443, echo().await) + &format!("[limits]\n{limit}\n");
-        let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default()));
+        let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None));
         let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
         let (mut first, mut second) = (dial(&door, dst).await, dial(&door, dst).await);
         for program in [&mut first, &mut second] {
@@ -322,7 +322,7 @@ async fn p8_bytes_of_all_connections_together_are_bounded_and_the_limit_is_told_
 #[tokio::test]
 async fn a_connection_that_the_kernel_did_not_announce_is_closed() {
     let log = Log::new(true);
-    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), Limits::default()));
+    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), Limits::default(), None));
     let ip = address(&door.gate, "model.test.");
     assert!(is_reset(dial(&door, SocketAddr::new(ip, 8443)).await).await);
     log.wait_for("Connect :8443 Denied attribution").await;
@@ -335,7 +335,7 @@ async fn a_server_outside_that_is_not_there_is_told_as_such() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         listener.local_addr().unwrap()
     };
-    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, gone)), log.clone(), Limits::default()));
+    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, gone)), log.clone(), Limits::default(), None));
     let ip = address(&door.gate, "model.test.");
     assert!(is_reset(dial(&door, SocketAddr::new(ip, 8443)).await).await);
     log.wait_for("Connect model.test:8443 Noted network.rule[0]").await;
@@ -419,7 +419,7 @@ async fn names_are_served_over_udp_and_connections_wait_at_the_cap() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let inlets = Inlets::Own { listener: listener.into(), dns: socket.into() };
     let rules = pinned("model.test", 8443, server);
-    let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), limits));
+    let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), limits, None));
 
     let client = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let mut buffer = [0; 512];
@@ -448,7 +448,7 @@ async fn p4_where_connections_are_made_each_goes_where_it_was_meant_and_a_strang
     let server = echo().await;
     let rules = pinned("model.test", 8443, server);
     let inlets = Inlets::Made(inlets.into_iter().map(Into::into).collect());
-    let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), Limits::default()));
+    let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), Limits::default(), None));
     // A question over TCP, to any server's port 53, gives the name its address.
     let mut asks = TcpStream::connect(at[1]).await.unwrap();
     log.made.lock().unwrap().push((asks.local_addr().unwrap(), "192.0.2.1:53".parse().unwrap()));
@@ -481,7 +481,7 @@ async fn p4_where_connections_are_made_each_goes_where_it_was_meant_and_a_strang
 async fn a_silent_connection_holds_one_place_and_the_next_waits_for_it() {
     let log = Log::new(false);
     let limits = Limits { connections: 1, ..Limits::default() };
-    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), limits));
+    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), limits, None));
     let ip = address(&door.gate, "model.test.");
     let first = door.room().await;
     assert!(first.is_some());
@@ -513,7 +513,7 @@ async fn futures_poll<F: std::future::Future + Unpin>(f: &mut F) -> Option<F::Ou
 async fn names_are_served_over_tcp_too() {
     let log = Log::new(false);
     let door =
-        Arc::new(Door::new(policy(&pinned("model.test", 8443, "127.0.0.1:1".parse().unwrap())), log.clone(), Limits::default()));
+        Arc::new(Door::new(policy(&pinned("model.test", 8443, "127.0.0.1:1".parse().unwrap())), log.clone(), Limits::default(), None));
     let mut program = dial(&door, "9.9.9.9:53".parse().unwrap()).await;
     for (name, want) in [("model.test.", ResponseCode::NoError), ("other.test.", ResponseCode::NXDomain)] {
         let mut m = Message::query();

@@ -17,12 +17,25 @@ pub enum Asked {
         /// Port.
         port: u16,
     },
+    /// Requests of HTTP of one kind.
+    Request {
+        /// Name asked for.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Method.
+        method: String,
+        /// Path, in plain form.
+        path: String,
+    },
 }
 
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect { host, port } => write!(f, "{host}:{port}"),
+            Self::Request { host, port: 443, method, path } => write!(f, "{method} https://{host}{path}"),
+            Self::Request { host, port, method, path } => write!(f, "{method} {host}:{port}{path}"),
         }
     }
 }
@@ -77,7 +90,10 @@ impl Ask {
     /// SHA-256 over all that an answer is about, as hexadecimal digits: two asks that show anything else have other digests.
     pub fn digest(&self) -> String {
         let what = match &self.what {
-            Asked::Connect { host, port } => ["connect".to_owned(), host.clone(), port.to_string()],
+            Asked::Connect { host, port } => vec!["connect".to_owned(), host.clone(), port.to_string()],
+            Asked::Request { host, port, method, path } => {
+                vec!["request".to_owned(), host.clone(), port.to_string(), method.clone(), path.clone()]
+            }
         };
         let ids = [self.id.as_str(), self.task.as_str(), self.run.as_str()];
         let mut hash = Sha256::new();

@@ -117,6 +117,9 @@ pub enum What {
         sent: u64,
         /// Bytes to the jail, at the end of a connection.
         received: u64,
+        /// The request, where requests are read.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        http: Option<Box<Http>>,
     },
     /// Something waits for the person.
     Ask {
@@ -158,6 +161,20 @@ pub enum What {
     },
 }
 
+/// A request of HTTP: never its query, headers or body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Http {
+    /// Its method.
+    pub method: String,
+    /// Its path.
+    pub path: String,
+    /// Status of the answer; none while it is held.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub status: Option<u16>,
+    /// Until the head of the answer.
+    pub millis: u64,
+}
+
 /// What was done to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -196,6 +213,8 @@ pub enum NetOp {
     Connect,
     /// A connection ended.
     Close,
+    /// A request of HTTP on a connection whose requests are read.
+    Request,
     /// A port was bound inside.
     Bind,
 }

@@ -1,6 +1,7 @@
 //! What a policy answers to a request.
 
 use crate::host::{Destination, Host, Target};
+use crate::http::HttpRequest;
 use crate::network::{Network, Rule};
 use crate::source::Policy;
 use model::decision::{Decision, Ruling};
@@ -11,8 +12,10 @@ use std::net::SocketAddr;
 pub enum Request {
     /// The address of a name. Answered like the most welcome of the name's ports, as no port is known yet.
     Lookup(Host),
-    /// A TCP connection.
+    /// A TCP connection. Where its requests are read, it is let in as far as the door when any of them could be allowed.
     Connect(Target),
+    /// A request of HTTP on a connection whose requests are read.
+    Http(Target, HttpRequest),
 }
 
 /// A ruling, with where the winning rule says that the name leads.
@@ -22,6 +25,8 @@ pub struct Answer {
     pub ruling: Ruling,
     /// Where to connect instead of asking the name service; set only where the person's own winning rule pins it.
     pub address: Option<SocketAddr>,
+    /// Whether it is about this very request, and says nothing of others of its host.
+    pub narrow: bool,
 }
 
 /// Judges a request: among the rules that match the strictest wins, `default` counts only where none does, and of the
@@ -33,32 +38,38 @@ pub fn decide(policy: &Policy, request: &Request) -> Ruling {
 /// Judges like [`decide`] and adds the pinned address.
 pub fn answer(policy: &Policy, request: &Request) -> Answer {
     match request {
-        Request::Connect(target) => at(policy, &target.to, Some(target.port)),
+        Request::Connect(target) => at(policy, &target.to, Some(target.port), None),
+        Request::Http(target, request) => at(policy, &target.to, Some(target.port), Some(request)),
         Request::Lookup(host) => {
             let to = Destination::Name(host.clone());
             let matching = policy.networks.iter().flat_map(|n| &n.rules).filter(|r| r.host.matches(&to));
             let mut ports: Vec<u16> = matching.flat_map(|r| r.ports.listed().iter().copied()).collect();
             ports.sort_unstable();
             ports.dedup();
-            let others = at(policy, &to, None);
+            let others = at(policy, &to, None, None);
             ports
                 .into_iter()
-                .map(|p| at(policy, &to, Some(p)))
+                .map(|p| at(policy, &to, Some(p), None))
                 .fold(others, |best, next| if next.ruling.decision < best.ruling.decision { next } else { best })
         }
     }
 }
 
-fn at(policy: &Policy, to: &Destination, port: Option<u16>) -> Answer {
+fn at(policy: &Policy, to: &Destination, port: Option<u16>, request: Option<&HttpRequest>) -> Answer {
     let mut worst: Option<Answer> = None;
     let mut pinned = None;
     for (i, section) in policy.networks.iter().enumerate() {
-        let Some((ruling, rule)) = section.rule_on(to, port) else { continue };
+        let found = match request {
+            None if policy.reads(to, port) => section.arrival(to, port),
+            _ => section.rule_on(to, port, request),
+        };
+        let Some((ruling, rule)) = found else { continue };
         if i == 0 {
             pinned = rule.and_then(|r| r.address);
         }
         if worst.as_ref().is_none_or(|w| ruling.decision > w.ruling.decision) {
-            worst = Some(Answer { ruling, address: None });
+            let narrow = request.is_some() && rule.is_some_and(|r| r.requests.narrow());
+            worst = Some(Answer { ruling, address: None, narrow });
         }
     }
     match worst {
@@ -71,15 +82,21 @@ fn at(policy: &Policy, to: &Destination, port: Option<u16>) -> Answer {
                 reason: "the policy says nothing about the network".into(),
             },
             address: None,
+            narrow: false,
         },
     }
 }
 
 impl Network {
     /// This file's answer with the rule that gave it; [`None`] where it has none.
-    pub(crate) fn rule_on(&self, to: &Destination, port: Option<u16>) -> Option<(Ruling, Option<&Rule>)> {
+    pub(crate) fn rule_on(
+        &self,
+        to: &Destination,
+        port: Option<u16>,
+        request: Option<&HttpRequest>,
+    ) -> Option<(Ruling, Option<&Rule>)> {
         let winner =
-            self.rules.iter().filter(|r| r.matches(to, port)).reduce(|best, r| {
+            self.rules.iter().filter(|r| r.means(to, port, request)).reduce(|best, r| {
                 if (r.decision, r.host.narrowness()) > (best.decision, best.host.narrowness()) { r } else { best }
             });
         if let Some(rule) = winner {
@@ -89,11 +106,27 @@ impl Network {
         let source = if self.line == 0 { self.source.clone() } else { format!("{}:{}", self.source, self.line) };
         let named = self.rules.iter().any(|r| r.host.matches(to));
         let reason = match port {
+            Some(_) if request.is_some() && named => format!("no rule names this request of {to}"),
             Some(port) if named => format!("no rule names port {port} of {to}"),
             None if named => format!("no rule allows a port of {to}"),
             Some(_) | None => format!("no rule names {to}"),
         };
         Some((Ruling { decision, rule: "network.default".into(), source, reason }, None))
+    }
+
+    /// This file's answer to a connection whose requests are read: the most welcome of them, as none is known yet. One that could
+    /// be allowed may come as far as the door, where each is judged by itself.
+    pub(crate) fn arrival(&self, to: &Destination, port: Option<u16>) -> Option<(Ruling, Option<&Rule>)> {
+        let whole = self.rule_on(to, port, None)?;
+        let some = self.rules.iter().filter(|r| r.matches(to, port) && r.requests.narrow());
+        let Some(best) = some.min_by_key(|r| r.decision) else { return Some(whole) };
+        let floor = if whole.1.is_some() { whole.0.decision } else { Decision::Allow };
+        if best.decision.max(floor) >= whole.0.decision {
+            return Some(whole);
+        }
+        let Ruling { reason, .. } = self.ruling_of(best);
+        let reason = if reason.is_empty() { String::new() } else { reason + "; " } + "each request is judged by itself";
+        Some((Ruling { decision: Decision::Allow, reason, ..self.ruling_of(best) }, Some(best)))
     }
 
     pub(crate) fn ruling_of(&self, rule: &Rule) -> Ruling {

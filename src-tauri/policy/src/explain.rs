@@ -1,9 +1,10 @@
 //! A policy in plain language, and why it answers as it does.
 
+use crate::credential::{Attach, Source};
 use crate::decide::{Request, answer};
 use crate::host::Destination;
 use crate::limits::Limits;
-use crate::network::{Network, Ports, Rule};
+use crate::network::{Inside, Network, Ports, Rule};
 use crate::source::{Policy, Tools};
 use crate::unit::{show_duration, show_size};
 use model::decision::Decision;
@@ -14,6 +15,7 @@ pub fn explain(policy: &Policy, request: &Request) -> Vec<String> {
     let (what, to, port) = match request {
         Request::Lookup(h) => (format!("the address of {h}"), Destination::Name(h.clone()), None),
         Request::Connect(t) => (format!("a connection to {t}"), t.to.clone(), Some(t.port)),
+        Request::Http(t, r) => (format!("{r} at {t}"), t.to.clone(), Some(t.port)),
     };
     let a = answer(policy, request);
     let mut out = vec![format!("{what}: {}, by {} ({})", word(a.ruling.decision), a.ruling.rule, a.ruling.source)];
@@ -93,6 +95,19 @@ pub fn show(policy: &Policy) -> Vec<String> {
     for n in &policy.networks {
         network(n, &mut out);
     }
+    for c in &policy.credentials {
+        let from = match &c.from {
+            Source::Env(name) => format!("{name} of your environment"),
+            Source::File(path) => path.to_string(),
+        };
+        let how = match &c.attach {
+            Attach::Header(name) => format!("as the header {name}"),
+            Attach::Bearer => "as a bearer token".to_owned(),
+            Attach::Basic(user) => format!("as the password of {}", plain(user)),
+            Attach::Query(name) => format!("as the parameter {name}"),
+        };
+        out.push(format!("Attached outside, never seen inside: {from} {how}, to {} {}.", c.host, c.requests.words()));
+    }
     out.extend(limits(&policy.limits));
     for n in &policy.later {
         out.push(format!("NOT IN FORCE: {} (line {}): {}.", n.key, n.line, n.note));
@@ -140,9 +155,15 @@ fn rule(r: &Rule) -> String {
         Ports::Any => "every port".to_owned(),
         Ports::Only(list) => format!("port {}", list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
     };
+    let inside = match r.inside {
+        Inside::Unsaid => String::new(),
+        Inside::Tcp => ", carried unread".to_owned(),
+        Inside::Inspect if r.requests.narrow() => format!(", {}", r.requests.words()),
+        Inside::Inspect => ", each request read".to_owned(),
+    };
     let pinned = r.address.map_or_else(String::new, |a| format!(", leading to {a}"));
     let reason = if r.reason.is_empty() { String::new() } else { format!(": {}", plain(&r.reason)) };
-    format!("{} {} on {ports}{pinned}{reason}", word(r.decision), r.host)
+    format!("{} {} on {ports}{inside}{pinned}{reason}", word(r.decision), r.host)
 }
 
 fn word(d: Decision) -> &'static str {

@@ -4,10 +4,12 @@
 //!
 //! [`load`] is the whole way from a task's [`model::run::PolicyText`] to a [`Policy`]; [`decide`] answers one request.
 
+mod credential;
 mod decide;
 mod explain;
 mod files;
 mod host;
+mod http;
 mod kit;
 mod layer;
 mod limits;
@@ -21,13 +23,15 @@ mod source;
 mod unit;
 mod variables;
 
+pub use credential::{Attach, Credential, Source};
 pub use decide::{Answer, Request, answer, decide};
 pub use explain::{explain, show};
 pub use host::{BadHost, Destination, Host, HostPattern, Target};
+pub use http::{BadRequest, HttpRequest, PathPattern, Requests};
 pub use kit::{Form, Kit, Program, kit, kits};
 pub use layer::{Narrowing, layer, load, parse_repository};
 pub use limits::{Limit, Limits};
-pub use network::{Network, Ports, Rule};
+pub use network::{Inside, Network, Ports, Rule};
 pub use place::{HostPath, holds_credentials};
 pub use preset::{preset, presets};
 pub use problem::Problem;

@@ -1,6 +1,7 @@
 //! The `[network]` section: rules by host and port, each with its reason and examples.
 
 use crate::host::{Destination, HostPattern, Target, canonical};
+use crate::http::{self, HttpRequest, Requests};
 use crate::problem::quote;
 use crate::read::{At, Notes, Table};
 use crate::source::Whose;
@@ -36,6 +37,10 @@ pub struct Rule {
     pub host: HostPattern,
     /// Which ports.
     pub ports: Ports,
+    /// Which requests of HTTP.
+    pub requests: Requests,
+    /// How what is inside a connection is treated.
+    pub inside: Inside,
     /// Where the name leads, always; the only way to loopback and private networks.
     pub address: Option<SocketAddr>,
     /// What it says in force. A rule with a narrowing that is not in force yet refuses, rather than allow more than is written.
@@ -44,6 +49,18 @@ pub struct Rule {
     pub(crate) written: Decision,
     /// Why, shown to the person.
     pub reason: String,
+}
+
+/// What a rule says of the inside of its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Inside {
+    /// Nothing: it is carried unread, TLS only for the name that was judged.
+    #[default]
+    Unsaid,
+    /// Every request is read and judged.
+    Inspect,
+    /// Whatever it is, it is carried unread.
+    Tcp,
 }
 
 /// Ports of a rule.
@@ -183,6 +200,8 @@ fn rule(mut t: Table<'_>, notes: &mut Notes<'_>, index: usize, whose: Whose) -> 
     }
     let reason = t.text(notes, "reason").map_or_else(String::new, |r| r.value);
     let examples = examples(&mut t, notes);
+    let requests = http::requests(&mut t, notes);
+    let inside = inside(&mut t, notes, &requests);
     let narrowing = narrowing(&mut t, notes, whose);
     t.end(notes);
 
@@ -208,7 +227,7 @@ fn rule(mut t: Table<'_>, notes: &mut Notes<'_>, index: usize, whose: Whose) -> 
     };
     let line = notes.line(&span);
     let made = match (host, notes.problems.len() == before) {
-        (Some(host), true) => Some(Rule { index, line, host, ports, address, decision, written, reason }),
+        (Some(host), true) => Some(Rule { index, line, host, ports, requests, inside, address, decision, written, reason }),
         _ => None,
     };
     (made, examples)
@@ -322,25 +341,35 @@ fn examples(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<Example> {
     out
 }
 
+/// Reads `inspect` and `protocol`, which agree with each other and with what is said of requests.
+fn inside(t: &mut Table<'_>, notes: &mut Notes<'_>, requests: &Requests) -> Inside {
+    let inspect = t.flag(notes, "inspect");
+    let protocol = t.text(notes, "protocol");
+    if let Some(p) = protocol.as_ref().filter(|p| p.value != "tcp") {
+        notes.problem(
+            &p.span,
+            format!("the protocol {} is not known", quote(&p.value)),
+            "\"tcp\" is the only one; UDP never leaves the jail",
+        );
+    }
+    let read = requests.narrow() || inspect.as_ref().is_some_and(|f| f.value);
+    if let Some(f) = inspect.as_ref().filter(|f| !f.value && requests.narrow()) {
+        notes.problem(&f.span, "methods and paths can only be judged where requests are read", "take `inspect = false` out");
+    }
+    match protocol {
+        Some(p) if read => {
+            notes.problem(&p.span, "a connection that is carried unread can't be inspected", "take `protocol` out, or the others");
+            Inside::Inspect
+        }
+        Some(_) => Inside::Tcp,
+        None if read => Inside::Inspect,
+        None => Inside::Unsaid,
+    }
+}
+
 /// Keys that make a rule match less than host and port do; none is in force yet.
 fn narrowing(t: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Vec<&'static str> {
     let mut out = Vec::new();
-    let inspect = t.flag(notes, "inspect");
-    if inspect.is_some_and(|f| f.value) {
-        out.push("inspect");
-    }
-    if let Some(methods) = t.some_texts(notes, "methods") {
-        for m in methods.value.iter().filter(|m| m.value.is_empty() || !m.value.bytes().all(|b| b.is_ascii_uppercase())) {
-            notes.problem(&m.span, format!("{} is no HTTP method", quote(&m.value)), "upper case, as in \"GET\"");
-        }
-        out.push("methods");
-    }
-    if let Some(paths) = t.some_texts(notes, "paths") {
-        for p in paths.value.iter().filter(|p| !p.value.starts_with('/')) {
-            notes.problem(&p.span, format!("the path {} does not begin with `/`", quote(&p.value)), "");
-        }
-        out.push("paths");
-    }
     if let Some(cidr) = t.text(notes, "cidr") {
         let ok = cidr.value.split_once('/').is_some_and(|(ip, n)| match (ip.parse::<IpAddr>(), n.parse::<u8>()) {
             (Ok(IpAddr::V4(_)), Ok(n)) => n <= 32,
@@ -359,15 +388,6 @@ fn narrowing(t: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Vec<&'st
             notes.problem(&b.span, format!("{} is no size", quote(&b.value)), "as in \"10MiB\"");
         }
         out.push("bytes_out");
-    }
-    if let Some(p) = t.text(notes, "protocol")
-        && p.value != "tcp"
-    {
-        notes.problem(
-            &p.span,
-            format!("the protocol {} is not known", quote(&p.value)),
-            "\"tcp\" is the only one; UDP never leaves the jail",
-        );
     }
     let ech = t.flag(notes, "ech");
     if ech.is_some_and(|f| !f.value) {
@@ -436,7 +456,13 @@ fn check_examples(section: &Network, examples: &[(usize, Example)], notes: &mut 
 }
 
 impl Rule {
+    /// Whether a connection's requests are meant, or some of them.
     pub(crate) fn matches(&self, to: &Destination, port: Option<u16>) -> bool {
         self.host.matches(to) && self.ports.matches(port)
+    }
+
+    /// Whether a request is meant. Without one only a rule counts that means all of them.
+    pub(crate) fn means(&self, to: &Destination, port: Option<u16>, request: Option<&HttpRequest>) -> bool {
+        self.matches(to, port) && request.map_or(!self.requests.narrow(), |r| self.requests.matches(r))
     }
 }

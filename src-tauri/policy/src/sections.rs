@@ -72,14 +72,13 @@ pub(crate) fn env(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> 
 /// Reads the sections that have no effect yet.
 pub(crate) fn later(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) {
     if whose == Whose::Repository {
-        for key in ["events", "credential", "service", "verify"] {
+        for key in ["events", "service", "verify"] {
             if let Some(v) = root.value(key) {
                 only_person(notes, &v.span, key);
             }
         }
     } else {
         events(root, notes);
-        credentials(root, notes);
         services(root, notes);
         verify(root, notes);
     }
@@ -140,48 +139,9 @@ fn events(root: &mut Table<'_>, notes: &mut Notes<'_>) {
         notes.not_yet(&all.span, "events.reads", "only touches of hidden places are told");
     }
     if let Some(f) = t.flag(notes, "bodies").filter(|f| f.value) {
-        notes.not_yet(&f.span, "events.bodies", "no request is inspected yet");
+        notes.not_yet(&f.span, "events.bodies", "no body is kept yet");
     }
     t.end(notes);
-}
-
-fn credentials(root: &mut Table<'_>, notes: &mut Notes<'_>) {
-    for mut t in root.tables(notes, "credential") {
-        need(&mut t, notes, "host", |h| crate::HostPattern::parse(h).is_ok(), "a host, as in \"api.example.org\"");
-        need(
-            &mut t,
-            notes,
-            "header",
-            |h| !h.is_empty() && h.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'),
-            "a header's name",
-        );
-        for key in ["methods", "paths"] {
-            if t.some_texts(notes, key).is_none() && t.value(key).is_none() {
-                notes.problem(&t.span, format!("`{}` names no {key}", t.path), "a credential is bound to methods and paths");
-            }
-        }
-        if let Some(mut from) = t.table(notes, "from") {
-            let sources = ["keyring", "env", "file", "command"];
-            let given = sources.iter().filter(|s| from.text(notes, s).is_some()).count();
-            if given != 1 {
-                notes.problem(
-                    &from.span,
-                    format!("`{}` needs exactly one of {}", from.path, sources.join(", ")),
-                    "as in { env = \"NAME\" }",
-                );
-            }
-            from.text(notes, "lease");
-            from.end(notes);
-        } else if t.value("from").is_none() {
-            notes.problem(
-                &t.span,
-                format!("`{}` says not where the credential is from", t.path),
-                "as in from = { env = \"NAME\" }",
-            );
-        }
-        notes.not_yet(&t.span, t.path.clone(), "no credential is attached yet; for one run, give it by hand: `--env`");
-        t.end(notes);
-    }
 }
 
 fn need(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str, good: impl Fn(&str) -> bool, want: &str) {

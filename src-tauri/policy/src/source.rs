@@ -1,9 +1,10 @@
 //! A policy file's shape at the top, and what it becomes.
 
+use crate::credential::{self, Credential};
 use crate::files;
 use crate::host::{Destination, Target};
 use crate::limits::{self, Limits};
-use crate::network::{self, Network};
+use crate::network::{self, Inside, Network};
 use crate::place::HostPath;
 use crate::problem::{Problem, position, quote};
 use crate::read::{Notes, Table};
@@ -32,6 +33,8 @@ pub struct Policy {
     pub nested: bool,
     /// Bounds of a run.
     pub limits: Limits,
+    /// What is attached to requests outside.
+    pub credentials: Vec<Credential>,
     /// The person's rules, then the repository's; the strictest answer counts.
     pub(crate) networks: Vec<Network>,
     pub(crate) later: Vec<NotInForce>,
@@ -116,6 +119,28 @@ impl Policy {
         &self.networks
     }
 
+    /// Whether requests on connections to a target are read: where a rule that may allow them says so, or a credential is bound to it.
+    pub fn inspects(&self, target: &Target) -> bool {
+        self.reads(&target.to, Some(target.port))
+    }
+
+    pub(crate) fn reads(&self, to: &Destination, port: Option<u16>) -> bool {
+        let rules = self.networks.iter().flat_map(|n| &n.rules);
+        rules.filter(|r| r.matches(to, port)).any(|r| r.inside == Inside::Inspect)
+            || self.credentials.iter().any(|c| c.is_for(to, port))
+    }
+
+    /// Whether TLS to a target must be for its name: not where a rule says that it is carried unread whatever it is.
+    pub fn carried_unread(&self, target: &Target) -> bool {
+        let rules = self.networks.iter().take(1).flat_map(|n| &n.rules);
+        rules.filter(|r| r.matches(&target.to, Some(target.port))).any(|r| r.inside == Inside::Tcp)
+    }
+
+    /// Whether any connection's requests may be read, so that what runs inside has to trust the reader.
+    pub fn inspects_any(&self) -> bool {
+        !self.credentials.is_empty() || self.networks.iter().flat_map(|n| &n.rules).any(|r| r.inside == Inside::Inspect)
+    }
+
     /// How long a connection that is asked about is held: the shortest time that a file names, 60 s where none does.
     pub fn hold(&self) -> std::time::Duration {
         self.networks.iter().filter_map(|n| n.hold).min().unwrap_or(std::time::Duration::from_secs(60))
@@ -183,6 +208,7 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
     let networks = network::network(&mut root, &mut notes, name, whose);
     let nested = sections::jail(&mut root, &mut notes, whose);
     let limits = limits::limits(&mut root, &mut notes, whose);
+    let credentials = credential::credentials(&mut root, &mut notes, whose);
     sections::later(&mut root, &mut notes, whose);
     root.end(&mut notes);
 
@@ -193,7 +219,7 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
     }
     later.sort_by_key(|l| l.line);
     let name = own.map_or_else(|| name.to_owned(), |n| n.value);
-    Ok(Policy { name, accept, fallback, env, files, nested, limits, networks: networks.into_iter().collect(), later })
+    Ok(Policy { name, accept, fallback, env, files, nested, limits, credentials, networks: networks.into_iter().collect(), later })
 }
 
 /// The TOML tree, or every place where it is no TOML.

@@ -192,6 +192,7 @@ fn network(op: NetOp, address: IpAddr, port: u16) -> What {
         reason: if stays_inside(address) { "inside the jail".into() } else { String::new() },
         sent: 0,
         received: 0,
+        http: None,
     }
 }
 

@@ -1,0 +1,375 @@
+//! A connection whose requests are read: TLS ends here, each request is judged by itself, and what is allowed goes on over a
+//! connection of this process's own.
+
+use crate::arbiter::{Arbiter, Permit, Wanted};
+use crate::attach::Vault;
+use crate::authority::Authority;
+use crate::body::{self, AnyBody};
+use crate::budget::Way;
+use crate::doors;
+use crate::forward::Open;
+use crate::gate::Gate;
+use crate::upstream::{Outside, Unanswered, Upstream};
+use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use model::decision::{Decision, Ruling};
+use model::event::{Http, Process, Verdict};
+use policy::{Destination, HttpRequest, Target};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+/// Largest head of a request, in bytes.
+const HEAD: usize = 64 * 1024;
+/// How long a head or a hello may take once it has begun.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Requests of HTTP/2 that one connection may have under way.
+const AT_ONCE: u32 = 128;
+
+/// What all inspected connections of a run share.
+pub(crate) struct Reader {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) arbiter: Arc<dyn Arbiter>,
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) outside: Arc<Outside>,
+}
+
+/// One connection.
+pub(crate) struct Read {
+    reader: Arc<Reader>,
+    target: Target,
+    tls: bool,
+    who: Process,
+    upstream: Upstream,
+    open: Arc<Open>,
+    /// Whether the person let the whole host through for this connection.
+    granted: bool,
+    upgrades: Mutex<tokio::task::JoinSet<()>>,
+}
+
+/// What a connection was let in by.
+pub(crate) struct Arrival {
+    pub(crate) target: Target,
+    pub(crate) pinned: Option<SocketAddr>,
+    pub(crate) ruling: Ruling,
+    pub(crate) ended: Option<watch::Receiver<bool>>,
+    pub(crate) who: Process,
+}
+
+impl Reader {
+    /// Serves a connection to its end.
+    pub(crate) async fn serve(self: &Arc<Self>, inside: TcpStream, first: Vec<u8>, arrival: Arrival) {
+        let Arrival { target, pinned, ruling, ended, who } = arrival;
+        let granted = ended.is_some();
+        let open = Arc::new(Open::new(Arc::clone(&self.gate), &target, None, ruling, Some(who.clone())));
+        let served = self.speak(inside, first, &target, pinned, who, &open, granted);
+        tokio::select! {
+            ended = served => if let Err(e) = ended {
+                open.note(e);
+            },
+            spent = self.gate.budget.used_up() => open.spent(&spent),
+            () = crate::forward::over(ended) => open.cut(),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one connection's own things, taken apart once")]
+    async fn speak(
+        self: &Arc<Self>,
+        mut inside: TcpStream,
+        mut first: Vec<u8>,
+        target: &Target,
+        pinned: Option<SocketAddr>,
+        who: Process,
+        open: &Arc<Open>,
+        granted: bool,
+    ) -> Result<(), String> {
+        inside.set_nodelay(true).unwrap_or_else(|e| tracing::debug!("options of a connection not set: {e}"));
+        if first.is_empty() {
+            first.reserve(HEAD);
+            match inside.read_buf(&mut first).await {
+                Ok(0) | Err(_) => return Ok(()),
+                Ok(_) => {}
+            }
+        }
+        let tls = first.first() == Some(&0x16);
+        if !tls && target.port == 443 {
+            return Err("443 is for TLS; a rule with `protocol = \"tcp\"` lets anything else through".into());
+        }
+        let (read, write) = inside.into_split();
+        let whole = tokio::io::join(std::io::Cursor::new(first).chain(read), write);
+        let upstream = Upstream::new(target.clone(), pinned, tls, Arc::clone(&self.outside));
+        let one = Arc::new(Read {
+            reader: Arc::clone(self),
+            target: target.clone(),
+            tls,
+            who,
+            upstream,
+            open: Arc::clone(open),
+            granted,
+            upgrades: Mutex::default(),
+        });
+        if !tls {
+            return one.http(whole).await;
+        }
+        let hello = tokio_rustls::LazyConfigAcceptor::new(rustls::server::Acceptor::default(), whole);
+        let hello = tokio::time::timeout(PATIENCE, hello).await.map_err(|_| "no TLS hello came".to_owned())?;
+        let hello = hello.map_err(|e| format!("no TLS hello: {e}"))?;
+        let name = target.to.to_string();
+        let asked = hello.client_hello().server_name().map(str::to_ascii_lowercase);
+        if let (Some(asked), Destination::Name(_)) = (&asked, &target.to)
+            && *asked != name
+        {
+            return Err(format!("TLS for {asked:?} on a connection that was judged for {name}"));
+        }
+        let config = self.authority.server(&name).map_err(|e| e.to_string())?;
+        let stream = tokio::time::timeout(PATIENCE, hello.into_stream(config)).await;
+        let stream = stream.map_err(|_| "the TLS handshake took too long".to_owned())?;
+        let stream = stream.map_err(|e| format!("the TLS handshake failed inside, maybe as the program trusts its own list only: {e}"))?;
+        one.http(stream).await
+    }
+}
+
+impl Read {
+    async fn http<S>(self: Arc<Self>, stream: S) -> Result<(), String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE)
+            .max_buf_size(HEAD)
+            .preserve_header_case(true)
+            .http2()
+            .timer(TokioTimer::new())
+            .max_header_list_size(u32::try_from(HEAD).unwrap_or(u32::MAX))
+            .max_concurrent_streams(AT_ONCE);
+        let it = Arc::clone(&self);
+        let service = service_fn(move |request| {
+            let it = Arc::clone(&it);
+            // Boxed, as the compiler can't see through the whole of it at once.
+            let answer: Pin<Box<dyn Future<Output = Result<Response<AnyBody>, Infallible>> + Send>> =
+                Box::pin(async move { Ok(it.answer(request).await) });
+            answer
+        });
+        let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
+        // What was switched to another protocol goes on by itself.
+        let mut upgrades = std::mem::take(&mut *self.upgrades.lock().unwrap_or_else(PoisonError::into_inner));
+        while upgrades.join_next().await.is_some() {}
+        served.map_err(|e| format!("the connection broke off: {e}"))
+    }
+
+    /// One request, from its head to the head of its answer.
+    async fn answer(&self, request: Request<Incoming>) -> Response<AnyBody> {
+        let begun = Instant::now();
+        let shown = (request.method().to_string(), request.uri().path().chars().take(2048).collect::<String>());
+        let told = |status: StatusCode, verdict, ruling: &Ruling| {
+            let http = Http {
+                method: shown.0.clone(),
+                path: shown.1.clone(),
+                status: Some(status.as_u16()),
+                millis: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            };
+            self.reader.gate.tell_request(&self.target, self.upstream.address(), verdict, ruling, http, Some(self.who.clone()));
+        };
+        match self.judged(request).await {
+            Ok((response, ruling)) => {
+                told(response.status(), Verdict::Allowed, &ruling);
+                response
+            }
+            Err(Stopped { status, verdict, ruling }) => {
+                told(status, verdict, &ruling);
+                refusal(status, &ruling)
+            }
+        }
+    }
+
+    async fn judged(&self, mut request: Request<Incoming>) -> Result<(Response<AnyBody>, Ruling), Stopped> {
+        let own = |rule: &str, reason: String| Ruling { decision: Decision::Deny, rule: rule.into(), source: "airlock".into(), reason };
+        let refused = |status, ruling| Stopped { status, verdict: Verdict::Denied, ruling };
+        self.is_for_this_host(&request)
+            .map_err(|why| refused(StatusCode::MISDIRECTED_REQUEST, own("host check", why)))?;
+        if *request.method() == Method::CONNECT {
+            return Err(refused(StatusCode::METHOD_NOT_ALLOWED, own("host check", "no tunnel goes through another".into())));
+        }
+        let judged = HttpRequest::new(request.method().as_str(), request.uri().path())
+            .map_err(|e| refused(StatusCode::BAD_REQUEST, own("path check", e.to_string())))?;
+        if doors::pushes(request.uri().path(), request.uri().query()) {
+            return Err(refused(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
+        }
+        let ruling = self.permitted(&judged).await?;
+
+        let upgrade = (request.version() == Version::HTTP_11 && request.headers().contains_key(hyper::header::UPGRADE))
+            .then(|| hyper::upgrade::on(&mut request));
+        let (mut head, carried) = request.into_parts();
+        // By what was judged, and by nothing else of the address.
+        let query = head.uri.query().map_or_else(String::new, |q| format!("?{q}"));
+        head.uri = format!("{}{query}", judged.path()).parse().map_err(|e: hyper::http::uri::InvalidUri| {
+            refused(StatusCode::BAD_REQUEST, own("path check", e.to_string()))
+        })?;
+        head.version = Version::HTTP_11;
+        for hop in ["proxy-connection", "keep-alive", "te", "expect"] {
+            head.headers.remove(hop);
+        }
+        if upgrade.is_none() {
+            head.headers.remove("connection");
+            head.headers.remove("upgrade");
+        }
+        let authority = self.authority();
+        let host = HeaderValue::from_str(&authority);
+        head.headers.insert(HOST, host.map_err(|e| refused(StatusCode::BAD_REQUEST, own("host check", e.to_string())))?);
+        let body = body::counted(carried, Way::Out, Arc::clone(&self.open));
+        let (mut request, uploads) = doors::uploads(Request::from_parts(head, body))
+            .await
+            .map_err(|e| refused(StatusCode::PAYLOAD_TOO_LARGE, own("git.push", e.to_string())))?;
+        if uploads {
+            return Err(refused(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
+        }
+        let bound = self.attach(&judged, &mut request).map_err(|why| refused(StatusCode::FORBIDDEN, own("credential", why)))?;
+        let sent = self.upstream.send(request).await;
+        let response = sent.map_err(|e| {
+            let ruling = Ruling { reason: format!("allowed, but {e}"), ..ruling.clone() };
+            let status = match e {
+                Unanswered::Dial(crate::forward::Failed::Closed(reason)) => {
+                    return refused(StatusCode::FORBIDDEN, own("address check", reason));
+                }
+                Unanswered::Full => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::BAD_GATEWAY,
+            };
+            Stopped { status, verdict: Verdict::Noted, ruling }
+        })?;
+        let response = self.back(response, upgrade, bound).map_err(|why| refused(StatusCode::BAD_GATEWAY, own("credential", why)))?;
+        Ok((response, ruling))
+    }
+
+    /// The policy's word, or the person's where it asks.
+    async fn permitted(&self, judged: &HttpRequest) -> Result<Ruling, Stopped> {
+        let answer = self.reader.gate.request(&self.target, judged);
+        let denied = |ruling| Stopped { status: StatusCode::FORBIDDEN, verdict: Verdict::Denied, ruling };
+        match answer.ruling.decision {
+            Decision::Allow => return Ok(answer.ruling),
+            Decision::Deny => return Err(denied(answer.ruling)),
+            // They let the host through, and no rule speaks of this request.
+            Decision::Ask if self.granted && !answer.narrow => return Ok(answer.ruling),
+            Decision::Ask => {}
+        }
+        let wanted = Wanted {
+            target: self.target.clone(),
+            request: Some(judged.clone()),
+            by_host: !answer.narrow,
+            who: self.who.clone(),
+            ruling: answer.ruling.clone(),
+        };
+        let mut asked = self.reader.arbiter.permit(wanted);
+        let permit = match tokio::time::timeout(crate::held::AT_ONCE, &mut asked).await {
+            Ok(known) => known.ok(),
+            Err(_) => {
+                let http = Http { method: judged.method().into(), path: judged.path().into(), status: None, millis: 0 };
+                let who = Some(self.who.clone());
+                self.reader.gate.tell_request(&self.target, None, Verdict::Held, &answer.ruling, http, who);
+                tokio::time::timeout(self.reader.gate.hold(), &mut asked).await.ok().and_then(Result::ok)
+            }
+        };
+        match permit {
+            Some(Permit::Granted { ruling, .. }) => Ok(ruling),
+            Some(Permit::Refused(ruling)) => Err(denied(ruling)),
+            None => {
+                let reason = format!("nobody answered within {} s; the ask stays open", self.reader.gate.hold().as_secs());
+                Err(denied(Ruling { reason, ..answer.ruling }))
+            }
+        }
+    }
+
+    fn attach(&self, judged: &HttpRequest, request: &mut Request<AnyBody>) -> Result<bool, String> {
+        let Destination::Name(host) = &self.target.to else { return Ok(false) };
+        if !self.tls || !self.reader.vault.bound(host, self.target.port) {
+            return Ok(false);
+        }
+        self.reader.vault.attach(host, self.target.port, judged, request).map_err(|e| e.0)?;
+        Ok(true)
+    }
+
+    fn authority(&self) -> String {
+        let usual = if self.tls { 443 } else { 80 };
+        if self.target.port == usual { self.target.to.to_string() } else { self.target.to_string() }
+    }
+
+    /// Whether a request names this connection's host and no other, wherever it names one.
+    fn is_for_this_host(&self, request: &Request<Incoming>) -> Result<(), String> {
+        let mut named: Vec<String> = Vec::new();
+        if let Some(authority) = request.uri().authority() {
+            named.push(authority.as_str().to_owned());
+        }
+        for host in request.headers().get_all(HOST) {
+            named.push(String::from_utf8_lossy(host.as_bytes()).into_owned());
+        }
+        if named.is_empty() {
+            return Err("the request names no host".into());
+        }
+        let usual = if self.tls { 443 } else { 80 };
+        for name in named {
+            let with_port = if Target::parse(&name).is_ok() { name.clone() } else { format!("{name}:{usual}") };
+            if Target::parse(&with_port).ok().as_ref() != Some(&self.target) {
+                let name: String = name.chars().take(260).collect();
+                return Err(format!("a request for {name:?} on a connection that was judged for {}", self.target));
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer on its way back.
+    fn back(
+        &self,
+        mut response: Response<Incoming>,
+        inside: Option<hyper::upgrade::OnUpgrade>,
+        bound: bool,
+    ) -> Result<Response<AnyBody>, String> {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Some(inside) = inside else { return Err("the server switched protocols without being asked".into()) };
+            let outside = hyper::upgrade::on(&mut response);
+            let open = Arc::clone(&self.open);
+            let carry = async move {
+                if let (Ok(inside), Ok(outside)) = (inside.await, outside.await) {
+                    open.carry(TokioIo::new(inside), TokioIo::new(outside)).await;
+                }
+            };
+            self.upgrades.lock().unwrap_or_else(PoisonError::into_inner).spawn(carry);
+            return Ok(response.map(|_| body::words(String::new())));
+        }
+        let (mut head, body) = response.into_parts();
+        for hop in ["connection", "keep-alive", "proxy-connection", "upgrade", "alt-svc"] {
+            head.headers.remove(hop);
+        }
+        let body = body::counted(body, Way::In, Arc::clone(&self.open));
+        if !bound {
+            return Ok(Response::from_parts(head, body));
+        }
+        let Destination::Name(host) = &self.target.to else { return Ok(Response::from_parts(head, body)) };
+        crate::scrub::response(head, body, &self.reader.vault.secrets_of(host))
+    }
+}
+
+/// A request that goes nowhere.
+struct Stopped {
+    status: StatusCode,
+    verdict: Verdict,
+    ruling: Ruling,
+}
+
+fn refusal(status: StatusCode, ruling: &Ruling) -> Response<AnyBody> {
+    let text = format!("Airlock: {} ({}, {})\n", ruling.reason, ruling.rule, ruling.source);
+    let mut response = Response::new(body::words(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(hyper::header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}

@@ -1,0 +1,241 @@
+//! Connections to the one server that an inspected connection is for: made when a request is allowed, used again for the next.
+
+use crate::authority::ALPN;
+use crate::body::AnyBody;
+use crate::forward::{Failed, dial};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use policy::{Destination, Target};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// Connections of HTTP/1 that one inspected connection may have at once.
+const AT_ONCE: usize = 32;
+/// Largest head of a response, in bytes.
+const HEAD: usize = 64 * 1024;
+
+/// Why a request got no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unanswered {
+    /// No connection.
+    #[error(transparent)]
+    Dial(#[from] Failed),
+    /// No TLS.
+    #[error("TLS with {host} failed: {source}")]
+    Tls {
+        /// With whom.
+        host: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No HTTP.
+    #[error("{0}")]
+    Http(#[from] hyper::Error),
+    /// No more connections.
+    #[error("{AT_ONCE} requests are under way on this connection")]
+    Full,
+}
+
+/// What every upstream needs.
+pub(crate) struct Outside {
+    pub(crate) resolving: Arc<Semaphore>,
+    pub(crate) within: Duration,
+    pub(crate) tls: Arc<ClientConfig>,
+}
+
+impl Outside {
+    pub(crate) fn new(resolving: Arc<Semaphore>, within: Duration, roots: Arc<RootCertStore>) -> Self {
+        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+        // The provider has both versions, so this can't fail; a config without roots trusts nobody.
+        let mut tls = match builder.with_safe_default_protocol_versions() {
+            Ok(builder) => builder.with_root_certificates(roots).with_no_client_auth(),
+            Err(e) => unreachable!("{e}"),
+        };
+        tls.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
+        Self { resolving, within, tls: Arc::new(tls) }
+    }
+}
+
+/// The system's roots, as its own programs trust them.
+pub fn system_roots() -> Arc<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    for e in &found.errors {
+        tracing::warn!(error = %e, "a root certificate of the system can't be read");
+    }
+    let (good, bad) = roots.add_parsable_certificates(found.certs);
+    tracing::debug!(good, bad, "root certificates of the system");
+    Arc::new(roots)
+}
+
+enum Sender {
+    One(http1::SendRequest<AnyBody>),
+    Many(http2::SendRequest<AnyBody>),
+}
+
+/// The server's end of one inspected connection.
+pub(crate) struct Upstream {
+    target: Target,
+    pinned: Option<SocketAddr>,
+    tls: bool,
+    outside: Arc<Outside>,
+    many: tokio::sync::Mutex<Option<http2::SendRequest<AnyBody>>>,
+    idle: Mutex<Vec<http1::SendRequest<AnyBody>>>,
+    one: Arc<Semaphore>,
+    tasks: Mutex<JoinSet<()>>,
+    /// The address that was connected to last.
+    address: Mutex<Option<SocketAddr>>,
+}
+
+impl Upstream {
+    pub(crate) fn new(target: Target, pinned: Option<SocketAddr>, tls: bool, outside: Arc<Outside>) -> Self {
+        Self {
+            target,
+            pinned,
+            tls,
+            outside,
+            many: tokio::sync::Mutex::default(),
+            idle: Mutex::default(),
+            one: Arc::new(Semaphore::new(AT_ONCE)),
+            tasks: Mutex::default(),
+            address: Mutex::default(),
+        }
+    }
+
+    /// Where the server is, once there was a connection.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn send(&self, mut request: Request<AnyBody>) -> Result<Response<Incoming>, Unanswered> {
+        let known = self.many.lock().await.clone();
+        if let Some(mut sender) = known
+            && sender.ready().await.is_ok()
+        {
+            return Ok(sender.send_request(absolute(request, &self.target)).await?);
+        }
+        // One that its server closed meanwhile gives the request back untouched.
+        while let Some(mut sender) = self.take_idle() {
+            match sender.try_send_request(request).await {
+                Ok(response) => {
+                    self.put_back(sender);
+                    return Ok(response);
+                }
+                Err(mut e) => match e.take_message() {
+                    Some(back) => request = back,
+                    None => return Err(e.into_error().into()),
+                },
+            }
+        }
+        let permit = Arc::clone(&self.one).try_acquire_owned().map_err(|_| Unanswered::Full)?;
+        let mut many = self.many.lock().await;
+        // Whoever held it may just have made a connection that serves all.
+        if let Some(mut sender) = many.clone()
+            && sender.ready().await.is_ok()
+        {
+            drop(many);
+            return Ok(sender.send_request(absolute(request, &self.target)).await?);
+        }
+        match self.connect().await? {
+            Sender::Many(mut sender) => {
+                *many = Some(sender.clone());
+                drop((many, permit));
+                Ok(sender.send_request(absolute(request, &self.target)).await?)
+            }
+            Sender::One(mut sender) => {
+                drop(many);
+                let response = sender.send_request(request).await?;
+                self.put_back(sender);
+                drop(permit);
+                Ok(response)
+            }
+        }
+    }
+
+    fn take_idle(&self) -> Option<http1::SendRequest<AnyBody>> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|s| !s.is_closed());
+        // One whose response is still being read is not free.
+        let at = idle.iter().position(http1::SendRequest::is_ready)?;
+        Some(idle.swap_remove(at))
+    }
+
+    fn put_back(&self, sender: http1::SendRequest<AnyBody>) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < AT_ONCE {
+            idle.push(sender);
+        }
+    }
+
+    async fn connect(&self) -> Result<Sender, Unanswered> {
+        let stream = dial(&self.target, self.pinned, &self.outside.resolving, self.outside.within).await?;
+        stream.set_nodelay(true).unwrap_or_else(|e| tracing::debug!("options of a connection not set: {e}"));
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = stream.peer_addr().ok();
+        if !self.tls {
+            return Ok(Sender::One(self.one(stream).await?));
+        }
+        let host = self.target.to.to_string();
+        let failed = |source| Unanswered::Tls { host: host.clone(), source };
+        let name = match &self.target.to {
+            Destination::Name(h) => ServerName::try_from(h.as_str().to_owned()).map_err(|e| failed(std::io::Error::other(e)))?,
+            Destination::Address(ip) => ServerName::from(*ip),
+        };
+        let shake = tokio_rustls::TlsConnector::from(Arc::clone(&self.outside.tls)).connect(name, stream);
+        let late = || failed(std::io::ErrorKind::TimedOut.into());
+        let stream = tokio::time::timeout(self.outside.within, shake).await.map_err(|_| late())?.map_err(failed)?;
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+            let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+                .max_header_list_size(u32::try_from(HEAD).unwrap_or(u32::MAX))
+                .handshake(TokioIo::new(stream))
+                .await?;
+            self.keep(connection);
+            return Ok(Sender::Many(sender));
+        }
+        Ok(Sender::One(self.one(stream).await?))
+    }
+
+    async fn one<S>(&self, stream: S) -> Result<http1::SendRequest<AnyBody>, Unanswered>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (sender, connection) =
+            http1::Builder::new().max_buf_size(HEAD).preserve_header_case(true).handshake(TokioIo::new(stream)).await?;
+        self.keep(connection.with_upgrades());
+        Ok(sender)
+    }
+
+    /// Drives a connection until this ends.
+    fn keep(&self, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            if let Err(e) = connection.await {
+                tracing::debug!("a connection to a server ended: {e}");
+            }
+        });
+    }
+}
+
+/// HTTP/2 names the server in the request itself.
+fn absolute(mut request: Request<AnyBody>, target: &Target) -> Request<AnyBody> {
+    let path = request.uri().path_and_query().map_or("/", |p| p.as_str()).to_owned();
+    let authority = if target.port == 443 { target.to.to_string() } else { target.to_string() };
+    let uri = hyper::Uri::builder().scheme("https").authority(authority).path_and_query(path).build();
+    if let Ok(uri) = uri {
+        *request.uri_mut() = uri;
+    }
+    for hop in ["host", "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"] {
+        request.headers_mut().remove(hop);
+    }
+    *request.version_mut() = hyper::Version::HTTP_2;
+    request
+}

@@ -1,0 +1,194 @@
+//! The `[[credential]]` tables: what is attached outside, to which requests, and where it is from.
+
+use crate::host::{Destination, Host};
+use crate::http::{self, HttpRequest, Requests};
+use crate::network::only_person;
+use crate::place::HostPath;
+use crate::problem::quote;
+use crate::read::{At, Notes, Table};
+use crate::source::Whose;
+
+/// The port that credentials are sent to: nowhere but over TLS.
+const PORT: u16 = 443;
+
+/// One credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// Position in the file, from 0.
+    pub index: usize,
+    /// Its line, from 1.
+    pub line: u32,
+    /// The one host.
+    pub host: Host,
+    /// The requests.
+    pub requests: Requests,
+    /// How it is sent.
+    pub attach: Attach,
+    /// Where it is from.
+    pub from: Source,
+}
+
+/// How a credential is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attach {
+    /// As the value of this header, lower case.
+    Header(String),
+    /// As `Authorization: Bearer …`.
+    Bearer,
+    /// As `Authorization: Basic …`, with this user.
+    Basic(String),
+    /// As this parameter of the query.
+    Query(String),
+}
+
+/// Where a credential is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// This variable of the person's environment, as it is when a run starts.
+    Env(String),
+    /// The first line of this file, as it is when a run starts.
+    File(HostPath),
+}
+
+impl Credential {
+    pub(crate) fn is_for(&self, to: &Destination, port: Option<u16>) -> bool {
+        port.is_none_or(|p| p == PORT) && matches!(to, Destination::Name(h) if *h == self.host)
+    }
+
+    /// Whether it is attached to this request of its host.
+    pub fn covers(&self, host: &Host, port: u16, request: &HttpRequest) -> bool {
+        port == PORT && *host == self.host && self.requests.matches(request)
+    }
+
+    /// Name of the file's table, for showing.
+    pub fn name(&self) -> String {
+        format!("credential[{}]", self.index)
+    }
+}
+
+/// Reads the tables.
+pub(crate) fn credentials(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Vec<Credential> {
+    if whose == Whose::Repository {
+        if let Some(v) = root.value("credential") {
+            only_person(notes, &v.span, "credential");
+        }
+        return Vec::new();
+    }
+    let tables = root.tables(notes, "credential");
+    tables.into_iter().enumerate().filter_map(|(index, t)| one(t, notes, index)).collect()
+}
+
+fn one(mut t: Table<'_>, notes: &mut Notes<'_>, index: usize) -> Option<Credential> {
+    let before = notes.problems.len();
+    let span = t.span.clone();
+    let host = host(&mut t, notes);
+    let requests = http::requests(&mut t, notes);
+    for (key, there) in [("methods", requests.methods.is_some()), ("paths", requests.paths.is_some())] {
+        if !there && t.value(key).is_none() {
+            notes.problem(&span, format!("`{}` names no {key}", t.path), "a credential is bound to methods and paths");
+        }
+    }
+    let attach = attach(&mut t, notes);
+    let from = from(&mut t, notes);
+    t.end(notes);
+    if notes.problems.len() > before {
+        return None;
+    }
+    Some(Credential { index, line: notes.line(&span), host: host?, requests, attach: attach?, from: from? })
+}
+
+fn host(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Host> {
+    const HINT: &str = "it is one host's name, as in \"api.example.org\"";
+    let given = t.value("host").is_some();
+    let Some(At { value, span }) = t.text(notes, "host") else {
+        if !given {
+            notes.problem(&t.span, format!("`{}` is missing", t.name("host")), HINT);
+        }
+        return None;
+    };
+    let found = Host::parse(&value).ok().filter(|h| !h.is_localhost());
+    if found.is_none() {
+        notes.problem(&span, format!("{} is no host of a credential", quote(&value)), HINT);
+    }
+    found
+}
+
+fn attach(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Attach> {
+    let mut ways = Vec::new();
+    if let Some(At { value, span }) = t.text(notes, "header") {
+        let name = value.to_ascii_lowercase();
+        const NOT: [&str; 10] = [
+            "host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "cookie", "proxy-authorization",
+            "expect",
+        ];
+        if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') || NOT.contains(&name.as_str()) {
+            notes.problem(&span, format!("{} is no header of a credential", quote(&value)), "as in \"x-api-key\"");
+        }
+        ways.push(Attach::Header(name));
+    }
+    if t.flag(notes, "bearer").is_some_and(|f| f.value) {
+        ways.push(Attach::Bearer);
+    }
+    if let Some(At { value, span }) = t.text(notes, "basic") {
+        if value.is_empty() || value.contains(':') || value.chars().any(char::is_control) {
+            notes.problem(&span, format!("{} is no user's name", quote(&value)), "without a colon; the secret is the password");
+        }
+        ways.push(Attach::Basic(value));
+    }
+    if let Some(At { value, span }) = t.text(notes, "query") {
+        if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+            notes.problem(&span, format!("{} is no parameter's name", quote(&value)), "as in \"key\"");
+        }
+        ways.push(Attach::Query(value));
+    }
+    let written = ["header", "bearer", "basic", "query"].iter().any(|k| t.value(k).is_some());
+    match ways.len() {
+        1 => ways.pop(),
+        0 if written => None,
+        _ => {
+            let message = format!("`{}` needs exactly one of header, bearer, basic, query", t.path);
+            notes.problem(&t.span, message, "as in header = \"x-api-key\" or bearer = true");
+            None
+        }
+    }
+}
+
+fn from(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Source> {
+    const SOURCES: [&str; 4] = ["env", "file", "keyring", "command"];
+    let Some(mut from) = t.table(notes, "from") else {
+        if t.value("from").is_none() {
+            let message = format!("`{}` says not where the credential is from", t.path);
+            notes.problem(&t.span, message, "as in from = { env = \"NAME\" }");
+        }
+        return None;
+    };
+    let given: Vec<(&str, At<String>)> = SOURCES.iter().filter_map(|s| Some((*s, from.text(notes, s)?))).collect();
+    from.text(notes, "lease");
+    let span = from.span.clone();
+    let found = match given.as_slice() {
+        [("env", At { value, span })] => {
+            if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                notes.problem(span, format!("{} is no variable's name", quote(value)), "letters, digits and `_`");
+            }
+            Some(Source::Env(value.clone()))
+        }
+        [("file", At { value, span })] => match HostPath::parse(value) {
+            Ok(path) => Some(Source::File(path)),
+            Err(e) => {
+                notes.problem(span, format!("{} is no file: {e}", quote(value)), "it begins with `/` or `~/`");
+                None
+            }
+        },
+        [(other, _)] => {
+            notes.not_yet(&span, t.path.clone(), format!("nothing is taken from a {other} yet, so it is not attached"));
+            None
+        }
+        _ => {
+            let message = format!("`{}` needs exactly one of {}", from.path, SOURCES.join(", "));
+            notes.problem(&span, message, "as in { env = \"NAME\" }");
+            None
+        }
+    };
+    from.end(notes);
+    found
+}
