@@ -1,6 +1,6 @@
 //! A jail with a way out, a shell in it, and servers of the test outside.
 
-use egress::{Arbiter, Fact, Inlets, Limits, Permit, Wanted};
+use egress::{Arbiter, Fact, Inlets, Limits};
 use model::event::{NetOp, Process, What};
 use model::id::{RunId, TaskId};
 use model::layout::Layout;
@@ -15,7 +15,6 @@ use std::time::Duration;
 use supervise::compose::{self, Grants};
 use supervise::notify::{Announced, Notify};
 use supervise::who::{JailRef, Who};
-use tokio::sync::oneshot;
 
 /// What is needed for one run.
 pub(crate) struct Inside {
@@ -46,10 +45,6 @@ struct Owner {
 impl Arbiter for Owner {
     fn announced(&self, dst: SocketAddr) -> Option<Process> {
         self.announced.take(dst)
-    }
-    fn permit(&self, _: Wanted) -> oneshot::Receiver<Permit> {
-        // Nobody is here who could answer.
-        oneshot::channel().1
     }
     fn record(&self, fact: Fact) {
         self.facts.lock().unwrap().push(fact);
@@ -116,7 +111,7 @@ impl Inside {
         let inlets =
             Inlets::Own { listener: jail.listener.take().expect("a listener"), dns: jail.dns.take().expect("a DNS socket") };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let way_out = runtime.spawn(egress::serve(inlets, Arc::clone(&self.policy), owner, self.limits.clone()));
+        let way_out = runtime.spawn(egress::serve(inlets, Arc::clone(&self.policy), owner, self.limits.clone(), None));
         jail.go().unwrap();
         let mut text = String::new();
         out.read_to_string(&mut text).unwrap();

@@ -10,6 +10,7 @@ mod codes_and_streams;
 mod killed;
 mod limits;
 mod pressure;
+mod reading;
 mod real_agent;
 mod shell_agent;
 mod steps;

@@ -68,7 +68,7 @@ fn load(name: &str, file: &File) -> Policy {
         _ => panic!("{name}: a file of cases has a policy or a preset"),
     };
     if let Some(kit) = &file.kit {
-        text = policy::kit(kit).unwrap().unwrap().add_to(name, &text).unwrap();
+        text = policy::kit(kit).unwrap().unwrap().add_to(name, &text, &|_| false).unwrap();
     }
     let text = model::run::PolicyText { name: name.to_owned(), text, repository: file.repository.clone() };
     policy::load(&text).unwrap_or_else(|(file, p)| panic!("{name}: {file}: {p:#?}"))

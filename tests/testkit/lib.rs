@@ -16,6 +16,7 @@ pub mod framebuffer;
 pub mod program;
 pub mod repos;
 pub mod sandbox;
+pub mod tls;
 pub mod treehash;
 pub mod wait;
 pub mod window;

@@ -77,7 +77,7 @@ fn words(e: &Event) -> String {
             };
             (text, "", String::new())
         }
-        What::Network { op, host, address, port, verdict: v, rule, reason, sent, received } => {
+        What::Network { op, host, address, port, verdict: v, rule, reason, sent, received, http } => {
             let name = match (host.is_empty(), address) {
                 (false, _) => safe(host),
                 (true, Some(a)) => safe(a),
@@ -87,6 +87,10 @@ fn words(e: &Event) -> String {
                 NetOp::Lookup => format!("look up {name}"),
                 NetOp::Connect => format!("connect {name}:{port}"),
                 NetOp::Close => format!("close {name}:{port}, {sent} bytes out, {received} in"),
+                NetOp::Request => http.as_ref().map_or_else(String::new, |h| {
+                    let status = h.status.map_or_else(String::new, |s| format!(" -> {s} in {} ms", h.millis));
+                    format!("{} {name}:{port}{}{status}", safe(&h.method), safe(&h.path))
+                }),
                 NetOp::Bind => format!("bind {name}:{port}"),
             };
             let why = if reason.is_empty() { rule.clone() } else { format!("{rule}: {}", safe(reason)) };

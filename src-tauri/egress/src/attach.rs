@@ -1,10 +1,10 @@
 //! Credentials: what a request brings of its own is taken away, what the policy binds to it is put there.
 
-use crate::body::{AnyBody, Broken};
+use crate::body::Broken;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use hyper::Request;
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use hyper::http::request::Parts;
 use policy::{Attach, Credential, Host, HttpRequest};
 use secrets::Secret;
 
@@ -62,10 +62,10 @@ impl Vault {
         host: &Host,
         port: u16,
         judged: &HttpRequest,
-        request: &mut Request<AnyBody>,
+        request: &mut Parts,
     ) -> Result<Option<String>, Foreign> {
         self.take_away(host, request)?;
-        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        request.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let Some((credential, secret)) = self.credentials.iter().find(|(c, _)| c.covers(host, port, judged)) else {
             return Ok(None);
         };
@@ -77,7 +77,7 @@ impl Vault {
         Ok(Some(name))
     }
 
-    fn take_away(&self, host: &Host, request: &mut Request<AnyBody>) -> Result<(), Foreign> {
+    fn take_away(&self, host: &Host, request: &mut Parts) -> Result<(), Foreign> {
         let own = self.credentials.iter().filter(|(c, _)| c.host == *host);
         let own = own.filter_map(|(c, _)| if let Attach::Header(name) = &c.attach { Some(name.as_str()) } else { None });
         let names: Vec<HeaderName> = KEYS
@@ -87,21 +87,21 @@ impl Vault {
             .chain([AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE])
             .collect();
         for name in names {
-            for value in request.headers().get_all(&name) {
+            for value in request.headers.get_all(&name) {
                 if name != COOKIE && !self.is_placeholder(value) {
                     return Err(Foreign(format!(
                         "the request brings a key of its own in `{name}`: {host} has one attached outside, and no other goes there"
                     )));
                 }
             }
-            request.headers_mut().remove(&name);
+            request.headers.remove(&name);
         }
         self.query(host, request)
     }
 
     /// Takes parameters away that carry keys.
-    fn query(&self, host: &Host, request: &mut Request<AnyBody>) -> Result<(), Foreign> {
-        let Some(query) = request.uri().query() else { return Ok(()) };
+    fn query(&self, host: &Host, request: &mut Parts) -> Result<(), Foreign> {
+        let Some(query) = request.uri.query() else { return Ok(()) };
         let keys = self.credentials.iter().filter(|(c, _)| c.host == *host);
         let keys: Vec<&str> =
             keys.filter_map(|(c, _)| if let Attach::Query(name) = &c.attach { Some(name.as_str()) } else { None }).collect();
@@ -125,13 +125,13 @@ impl Vault {
     }
 }
 
-fn put(attach: &Attach, secret: &Secret, request: &mut Request<AnyBody>) -> Result<(), Broken> {
+fn put(attach: &Attach, secret: &Secret, request: &mut Parts) -> Result<(), Broken> {
     let hidden = |text: String| -> Result<HeaderValue, Broken> {
         let mut value = HeaderValue::from_str(&text)?;
         value.set_sensitive(true);
         Ok(value)
     };
-    let headers = request.headers_mut();
+    let headers = &mut request.headers;
     match attach {
         Attach::Header(name) => drop(headers.insert(name.parse::<HeaderName>()?, hidden(secret.reveal().to_owned())?)),
         Attach::Bearer => drop(headers.insert(AUTHORIZATION, hidden(format!("Bearer {}", secret.reveal()))?)),
@@ -141,16 +141,16 @@ fn put(attach: &Attach, secret: &Secret, request: &mut Request<AnyBody>) -> Resu
         }
         Attach::Query(name) => {
             let value = percent_encoding::utf8_percent_encode(secret.reveal(), percent_encoding::NON_ALPHANUMERIC);
-            let query = request.uri().query().filter(|q| !q.is_empty()).map_or_else(String::new, |q| format!("{q}&"));
+            let query = request.uri.query().filter(|q| !q.is_empty()).map_or_else(String::new, |q| format!("{q}&"));
             set_query(request, &format!("{query}{name}={value}"))?;
         }
     }
     Ok(())
 }
 
-fn set_query(request: &mut Request<AnyBody>, query: &str) -> Result<(), Broken> {
-    let path = request.uri().path();
+fn set_query(request: &mut Parts, query: &str) -> Result<(), Broken> {
+    let path = request.uri.path();
     let both = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-    *request.uri_mut() = both.parse()?;
+    request.uri = both.parse()?;
     Ok(())
 }

@@ -303,8 +303,7 @@ impl Door {
         ruling: &Ruling,
         who: &Process,
     ) -> Option<Permit> {
-        let wanted =
-            Wanted { target: target.clone(), request: None, by_host: true, who: who.clone(), ruling: ruling.clone() };
+        let wanted = Wanted { target: target.clone(), request: None, by_host: true, who: who.clone(), ruling: ruling.clone() };
         let mut answer = self.arbiter.permit(wanted);
         if let Ok(known) = tokio::time::timeout(held::AT_ONCE, &mut answer).await {
             return known.ok();

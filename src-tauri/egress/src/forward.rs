@@ -242,12 +242,7 @@ impl Open {
     }
 
     /// Carries one direction to its end, then passes the end on. What there is no room for is not carried.
-    async fn carry_one(
-        &self,
-        mut from: impl AsyncRead + Unpin,
-        mut to: impl AsyncWrite + Unpin,
-        way: Way,
-    ) -> Result<(), Broken> {
+    async fn carry_one(&self, mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, way: Way) -> Result<(), Broken> {
         let mut buffer = vec![0; CHUNK];
         loop {
             let n = from.read(&mut buffer).await?;

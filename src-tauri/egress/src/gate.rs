@@ -80,7 +80,18 @@ impl Gate {
 
     fn tell_lookup(&self, host: String, kind: RecordType, verdict: Verdict, ruling: &Ruling) {
         let (rule, reason) = (ruling.rule.clone(), ruling.reason.clone());
-        let what = What::Network { op: NetOp::Lookup, host, address: None, port: 0, verdict, rule, reason, sent: 0, received: 0, http: None };
+        let what = What::Network {
+            op: NetOp::Lookup,
+            host,
+            address: None,
+            port: 0,
+            verdict,
+            rule,
+            reason,
+            sent: 0,
+            received: 0,
+            http: None,
+        };
         self.recorder.lookup(what, kind);
     }
 

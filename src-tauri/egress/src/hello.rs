@@ -122,7 +122,8 @@ mod tests {
 
     #[tokio::test]
     async fn p4_what_is_no_tls_has_no_business_on_443() {
-        for odd in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"SSH-2.0-x\r\n", b"\x16", b"\x16\x03\x01\x00\x02ab", b"\x16\x03\x01\xff\xff"] {
+        for odd in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"SSH-2.0-x\r\n", b"\x16", b"\x16\x03\x01\x00\x02ab", b"\x16\x03\x01\xff\xff"]
+        {
             assert!(checked(odd, "model.test:443").await.0.is_err(), "{odd:?}");
             assert_eq!(checked(odd, "model.test:22").await, (Ok(()), odd.to_vec()), "{odd:?}");
         }

@@ -10,8 +10,10 @@ use crate::doors;
 use crate::forward::Open;
 use crate::gate::Gate;
 use crate::upstream::{Outside, Unanswered, Upstream};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -31,6 +33,8 @@ use tokio::sync::watch;
 const HEAD: usize = 64 * 1024;
 /// How long a head or a hello may take once it has begun.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How much of a refused request's body is read.
+const DRAINED: usize = 1 << 20;
 /// Requests of HTTP/2 that one connection may have under way.
 const AT_ONCE: u32 = 128;
 
@@ -133,7 +137,8 @@ impl Reader {
         let config = self.authority.server(&name).map_err(|e| e.to_string())?;
         let stream = tokio::time::timeout(PATIENCE, hello.into_stream(config)).await;
         let stream = stream.map_err(|_| "the TLS handshake took too long".to_owned())?;
-        let stream = stream.map_err(|e| format!("the TLS handshake failed inside, maybe as the program trusts its own list only: {e}"))?;
+        let stream =
+            stream.map_err(|e| format!("the TLS handshake failed inside, maybe as the program trusts its own list only: {e}"))?;
         one.http(stream).await
     }
 }
@@ -170,9 +175,13 @@ impl Read {
     }
 
     /// One request, from its head to the head of its answer.
-    async fn answer(&self, request: Request<Incoming>) -> Response<AnyBody> {
+    async fn answer(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
         let begun = Instant::now();
         let shown = (request.method().to_string(), request.uri().path().chars().take(2048).collect::<String>());
+        let upgrade = (request.version() == Version::HTTP_11 && request.headers().contains_key(hyper::header::UPGRADE))
+            .then(|| hyper::upgrade::on(&mut request));
+        let (head, body) = request.into_parts();
+        let mut body = Some(body);
         let told = |status: StatusCode, verdict, ruling: &Ruling| {
             let http = Http {
                 method: shown.0.clone(),
@@ -182,41 +191,46 @@ impl Read {
             };
             self.reader.gate.tell_request(&self.target, self.upstream.address(), verdict, ruling, http, Some(self.who.clone()));
         };
-        match self.judged(request).await {
+        match self.judged(head, &mut body, upgrade).await {
             Ok((response, ruling)) => {
                 told(response.status(), Verdict::Allowed, &ruling);
                 response
             }
             Err(Stopped { status, verdict, ruling }) => {
                 told(status, verdict, &ruling);
+                if let Some(body) = body {
+                    drain(body).await;
+                }
                 refusal(status, &ruling)
             }
         }
     }
 
-    async fn judged(&self, mut request: Request<Incoming>) -> Result<(Response<AnyBody>, Ruling), Stopped> {
-        let own = |rule: &str, reason: String| Ruling { decision: Decision::Deny, rule: rule.into(), source: "airlock".into(), reason };
+    async fn judged(
+        &self,
+        mut head: Parts,
+        body: &mut Option<Incoming>,
+        upgrade: Option<hyper::upgrade::OnUpgrade>,
+    ) -> Result<(Response<AnyBody>, Ruling), Stopped> {
+        let own =
+            |rule: &str, reason: String| Ruling { decision: Decision::Deny, rule: rule.into(), source: "airlock".into(), reason };
         let refused = |status, ruling| Stopped { status, verdict: Verdict::Denied, ruling };
-        self.is_for_this_host(&request)
-            .map_err(|why| refused(StatusCode::MISDIRECTED_REQUEST, own("host check", why)))?;
-        if *request.method() == Method::CONNECT {
+        self.is_for_this_host(&head).map_err(|why| refused(StatusCode::MISDIRECTED_REQUEST, own("host check", why)))?;
+        if head.method == Method::CONNECT {
             return Err(refused(StatusCode::METHOD_NOT_ALLOWED, own("host check", "no tunnel goes through another".into())));
         }
-        let judged = HttpRequest::new(request.method().as_str(), request.uri().path())
+        let judged = HttpRequest::new(head.method.as_str(), head.uri.path())
             .map_err(|e| refused(StatusCode::BAD_REQUEST, own("path check", e.to_string())))?;
-        if doors::pushes(request.uri().path(), request.uri().query()) {
+        if doors::pushes(head.uri.path(), head.uri.query()) {
             return Err(refused(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
         }
         let ruling = self.permitted(&judged).await?;
 
-        let upgrade = (request.version() == Version::HTTP_11 && request.headers().contains_key(hyper::header::UPGRADE))
-            .then(|| hyper::upgrade::on(&mut request));
-        let (mut head, carried) = request.into_parts();
         // By what was judged, and by nothing else of the address.
         let query = head.uri.query().map_or_else(String::new, |q| format!("?{q}"));
-        head.uri = format!("{}{query}", judged.path()).parse().map_err(|e: hyper::http::uri::InvalidUri| {
-            refused(StatusCode::BAD_REQUEST, own("path check", e.to_string()))
-        })?;
+        head.uri = format!("{}{query}", judged.path())
+            .parse()
+            .map_err(|e: hyper::http::uri::InvalidUri| refused(StatusCode::BAD_REQUEST, own("path check", e.to_string())))?;
         head.version = Version::HTTP_11;
         for hop in ["proxy-connection", "keep-alive", "te", "expect"] {
             head.headers.remove(hop);
@@ -228,14 +242,14 @@ impl Read {
         let authority = self.authority();
         let host = HeaderValue::from_str(&authority);
         head.headers.insert(HOST, host.map_err(|e| refused(StatusCode::BAD_REQUEST, own("host check", e.to_string())))?);
-        let body = body::counted(carried, Way::Out, Arc::clone(&self.open));
-        let (mut request, uploads) = doors::uploads(Request::from_parts(head, body))
-            .await
-            .map_err(|e| refused(StatusCode::PAYLOAD_TOO_LARGE, own("git.push", e.to_string())))?;
+        let bound = self.attach(&judged, &mut head).map_err(|why| refused(StatusCode::FORBIDDEN, own("credential", why)))?;
+        let carried = body.take().map(|body| body::counted(body, Way::Out, Arc::clone(&self.open)));
+        let request = Request::from_parts(head, carried.unwrap_or_else(|| body::words(String::new())));
+        let (request, uploads) =
+            doors::uploads(request).await.map_err(|e| refused(StatusCode::PAYLOAD_TOO_LARGE, own("git.push", e.to_string())))?;
         if uploads {
             return Err(refused(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
         }
-        let bound = self.attach(&judged, &mut request).map_err(|why| refused(StatusCode::FORBIDDEN, own("credential", why)))?;
         let sent = self.upstream.send(request).await;
         let response = sent.map_err(|e| {
             let ruling = Ruling { reason: format!("allowed, but {e}"), ..ruling.clone() };
@@ -248,7 +262,8 @@ impl Read {
             };
             Stopped { status, verdict: Verdict::Noted, ruling }
         })?;
-        let response = self.back(response, upgrade, bound).map_err(|why| refused(StatusCode::BAD_GATEWAY, own("credential", why)))?;
+        let response =
+            self.back(response, upgrade, bound).map_err(|why| refused(StatusCode::BAD_GATEWAY, own("credential", why)))?;
         Ok((response, ruling))
     }
 
@@ -290,7 +305,7 @@ impl Read {
         }
     }
 
-    fn attach(&self, judged: &HttpRequest, request: &mut Request<AnyBody>) -> Result<bool, String> {
+    fn attach(&self, judged: &HttpRequest, request: &mut Parts) -> Result<bool, String> {
         let Destination::Name(host) = &self.target.to else { return Ok(false) };
         if !self.tls || !self.reader.vault.bound(host, self.target.port) {
             return Ok(false);
@@ -305,12 +320,12 @@ impl Read {
     }
 
     /// Whether a request names this connection's host and no other, wherever it names one.
-    fn is_for_this_host(&self, request: &Request<Incoming>) -> Result<(), String> {
+    fn is_for_this_host(&self, request: &Parts) -> Result<(), String> {
         let mut named: Vec<String> = Vec::new();
-        if let Some(authority) = request.uri().authority() {
+        if let Some(authority) = request.uri.authority() {
             named.push(authority.as_str().to_owned());
         }
-        for host in request.headers().get_all(HOST) {
+        for host in request.headers.get_all(HOST) {
             named.push(String::from_utf8_lossy(host.as_bytes()).into_owned());
         }
         if named.is_empty() {
@@ -357,6 +372,21 @@ impl Read {
         let Destination::Name(host) = &self.target.to else { return Ok(Response::from_parts(head, body)) };
         crate::scrub::response(head, body, &self.reader.vault.secrets_of(host))
     }
+}
+
+/// Reads a request's body to its end, as far as it is small: some programs of HTTP/2 take an answer before that for a fault.
+async fn drain(mut body: Incoming) {
+    let all = async {
+        let mut left = DRAINED;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, bytes::Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    // A body that does not come is not waited for.
+    _ = tokio::time::timeout(Duration::from_secs(2), all).await;
 }
 
 /// A request that goes nowhere.

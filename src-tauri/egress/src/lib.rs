@@ -33,9 +33,9 @@ mod upstream;
 mod tests;
 
 pub use address::{Unreachable, globally_reachable};
+pub use arbiter::{Arbiter, Fact, Limits, Permit, Wanted};
 pub use attach::Vault;
 pub use authority::{Authority, AuthorityError};
-pub use upstream::system_roots;
-pub use arbiter::{Arbiter, Fact, Limits, Permit, Wanted};
 pub use dns::answered;
 pub use door::{Inlets, Reading, ServeError, serve};
+pub use upstream::system_roots;

@@ -143,9 +143,6 @@ mod tests {
         fn announced(&self, _: std::net::SocketAddr) -> Option<Process> {
             None
         }
-        fn permit(&self, _: crate::Wanted) -> tokio::sync::oneshot::Receiver<crate::Permit> {
-            tokio::sync::oneshot::channel().1
-        }
         fn record(&self, fact: Fact) {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(fact);
         }

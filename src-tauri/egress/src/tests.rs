@@ -512,8 +512,12 @@ async fn futures_poll<F: std::future::Future + Unpin>(f: &mut F) -> Option<F::Ou
 #[tokio::test]
 async fn names_are_served_over_tcp_too() {
     let log = Log::new(false);
-    let door =
-        Arc::new(Door::new(policy(&pinned("model.test", 8443, "127.0.0.1:1".parse().unwrap())), log.clone(), Limits::default(), None));
+    let door = Arc::new(Door::new(
+        policy(&pinned("model.test", 8443, "127.0.0.1:1".parse().unwrap())),
+        log.clone(),
+        Limits::default(),
+        None,
+    ));
     let mut program = dial(&door, "9.9.9.9:53".parse().unwrap()).await;
     for (name, want) in [("model.test.", ResponseCode::NoError), ("other.test.", ResponseCode::NXDomain)] {
         let mut m = Message::query();

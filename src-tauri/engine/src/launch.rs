@@ -40,6 +40,7 @@ impl Engine {
         let hostname = format!("airlock-{}", RunId::from_random(sys::random::bytes()));
         let in_force = policy_file::in_force(&policy)?;
         self.need_places(&in_force)?;
+        let secrets = self.secrets(&in_force, &env);
         let mut all_env: Vec<(String, String)> = kit.as_ref().map(|k| k.env_set()).unwrap_or_default();
         all_env.extend(env);
         let git = worktree::TaskGit {
@@ -84,7 +85,7 @@ impl Engine {
         };
         self.db.add_run(now, &record)?;
         let notes = logs.with_extension("warden");
-        let start = supervise::warden::start(&self.host.programs.warden, &spec, &notes).map_err(|e| {
+        let start = supervise::warden::start(&self.host.programs.warden, &spec, &secrets, &notes).map_err(|e| {
             Error::new(
                 Code::Machine,
                 format!("starting {} failed: {e}: build or install it beside this program", self.host.programs.warden.display()),

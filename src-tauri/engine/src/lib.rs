@@ -9,6 +9,7 @@ mod ballast;
 mod caches;
 mod candidate;
 mod create;
+mod credentials;
 mod demo;
 mod discard;
 mod doctor;

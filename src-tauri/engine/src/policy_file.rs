@@ -132,7 +132,8 @@ impl Engine {
     pub(crate) fn policy_for(&self, name: &str, kit: Option<&Kit>) -> Result<PolicyText, Error> {
         let mut text = self.policy_text(name)?;
         if let Some(kit) = kit {
-            text.text = kit.0.add_to(&text.name, &text.text).map_err(|p| told(&text.name, &p))?;
+            text.text =
+                kit.0.add_to(&text.name, &text.text, &|name| self.has_variable(name)).map_err(|p| told(&text.name, &p))?;
         }
         self.need_places(&in_force(&text)?)?;
         Ok(text)

@@ -55,6 +55,26 @@ pub struct RunSpec {
     pub git_program: PathBuf,
 }
 
+/// A credential's secret on its way from the starter to the warden, over a pipe and never in a file. It does not show itself.
+#[derive(Serialize, Deserialize)]
+pub struct SecretWord {
+    /// Which credential of the policy.
+    pub credential: usize,
+    text: Option<String>,
+}
+
+impl SecretWord {
+    /// One; none where it was not to be had.
+    pub fn new(credential: usize, text: Option<String>) -> Self {
+        Self { credential, text }
+    }
+
+    /// Takes its text out.
+    pub fn take(mut self) -> Option<String> {
+        self.text.take()
+    }
+}
+
 /// A cache of the person's tools that a run is to find.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {

@@ -60,6 +60,28 @@ impl Credential {
         port == PORT && *host == self.host && self.requests.matches(request)
     }
 
+    /// The table that reads back as this.
+    pub(crate) fn as_toml(&self) -> String {
+        let text = |s: &str| toml::Value::String(s.to_owned()).to_string();
+        let list = |items: Vec<String>| toml::Value::Array(items.into_iter().map(toml::Value::String).collect()).to_string();
+        let attach = match &self.attach {
+            Attach::Header(name) => format!("header = {}", text(name)),
+            Attach::Bearer => "bearer = true".to_owned(),
+            Attach::Basic(user) => format!("basic = {}", text(user)),
+            Attach::Query(name) => format!("query = {}", text(name)),
+        };
+        let from = match &self.from {
+            Source::Env(name) => format!("env = {}", text(name)),
+            Source::File(path) => format!("file = {}", text(&path.to_string())),
+        };
+        let methods = list(self.requests.methods.clone().unwrap_or_default());
+        let paths = list(self.requests.paths.iter().flatten().map(ToString::to_string).collect());
+        format!(
+            "\n[[credential]]\nhost = {}\nmethods = {methods}\npaths = {paths}\n{attach}\nfrom = {{ {from} }}\n",
+            text(self.host.as_str())
+        )
+    }
+
     /// Name of the file's table, for showing.
     pub fn name(&self) -> String {
         format!("credential[{}]", self.index)
@@ -118,7 +140,15 @@ fn attach(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Attach> {
     if let Some(At { value, span }) = t.text(notes, "header") {
         let name = value.to_ascii_lowercase();
         const NOT: [&str; 10] = [
-            "host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "cookie", "proxy-authorization",
+            "host",
+            "content-length",
+            "transfer-encoding",
+            "connection",
+            "upgrade",
+            "te",
+            "trailer",
+            "cookie",
+            "proxy-authorization",
             "expect",
         ];
         if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') || NOT.contains(&name.as_str()) {

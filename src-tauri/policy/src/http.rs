@@ -21,7 +21,9 @@ pub enum BadRequest {
     #[error("the method is none of HTTP's")]
     Method,
     /// A path that servers read in more than one way.
-    #[error("the path can be read in more than one way (`..`, `//`, `\\`, an encoded slash or dot, or a character that no path has)")]
+    #[error(
+        "the path can be read in more than one way (`..`, `//`, `\\`, an encoded slash or dot, or a character that no path has)"
+    )]
     Path,
     /// A path that is too long.
     #[error("the path is longer than {LONGEST} bytes")]
@@ -206,12 +208,34 @@ mod tests {
     #[test]
     fn a_path_that_two_servers_read_differently_is_not_judged() {
         for odd in [
-            "", "a", "//a", "/a//b", "/a/../b", "/a/./b", "/..", "/a/%2e%2e/b", "/a%2fb", "/a%2Fb", "/a%5cb", "/a\\b", "/a b", "/a%00b",
-            "/%", "/%4", "/%zz", "/a%252fb", "/a#b", "/a?b", "/\u{e9}", "*",
+            "",
+            "a",
+            "//a",
+            "/a//b",
+            "/a/../b",
+            "/a/./b",
+            "/..",
+            "/a/%2e%2e/b",
+            "/a%2fb",
+            "/a%2Fb",
+            "/a%5cb",
+            "/a\\b",
+            "/a b",
+            "/a%00b",
+            "/%",
+            "/%4",
+            "/%zz",
+            "/a%252fb",
+            "/a#b",
+            "/a?b",
+            "/\u{e9}",
+            "*",
         ] {
             assert!(HttpRequest::new("GET", odd).is_err(), "{odd:?}");
         }
-        for (given, want) in [("/", "/"), ("/a/", "/a/"), ("/%61%2D/b%20c%c3%a9", "/a-/b%20c%C3%A9"), ("/a.b/..c/:x@y;z=1", "/a.b/..c/:x@y;z=1")] {
+        for (given, want) in
+            [("/", "/"), ("/a/", "/a/"), ("/%61%2D/b%20c%c3%a9", "/a-/b%20c%C3%A9"), ("/a.b/..c/:x@y;z=1", "/a.b/..c/:x@y;z=1")]
+        {
             assert_eq!(HttpRequest::new("GET", given).unwrap().path(), want);
         }
         for odd in ["", "get", "GET ", "G\tET", "GET/"] {

@@ -1,5 +1,6 @@
 //! What Airlock knows about one agent: how it is started, what of its own it needs, and which hosts.
 
+use crate::credential::{self, Credential, Source};
 use crate::network::{self, Network, Ports};
 use crate::place::HostPath;
 use crate::problem::{Problem, quote};
@@ -36,6 +37,8 @@ pub struct Kit {
     prompted: Vec<String>,
     print: Vec<String>,
     rules: String,
+    /// Credentials that it usually has, each with the text that adds it to a policy.
+    credentials: Vec<(Credential, String)>,
 }
 
 /// Where a kit's program is looked for; the first that is there is taken.
@@ -109,6 +112,7 @@ impl Kit {
                 line: 0,
             },
             rules: String::new(),
+            credentials: Vec::new(),
             name,
             title,
             note,
@@ -126,11 +130,13 @@ impl Kit {
         if let Some(network) = network::network(&mut root, n, &source, Whose::Person) {
             out.network = network;
         }
+        let credentials = credential::credentials(&mut root, n, Whose::Person);
         root.end(n);
         if !notes.problems.is_empty() {
             return Err(notes.problems);
         }
         out.rules = rules_as_toml(&out.network, &out.title);
+        out.credentials = credentials.into_iter().map(|c| (c.clone(), c.as_toml())).collect();
         Ok(out)
     }
 
@@ -150,18 +156,25 @@ impl Kit {
         (!words.is_empty()).then(|| words.iter().map(word).collect())
     }
 
-    /// A policy's text with the kit's hosts added as rules at its end. Where `network.default` is `deny` the text comes back as it
-    /// is: such a policy names its hosts itself. A stricter rule of the policy still wins.
+    /// A policy's text with the kit's hosts added as rules at its end, and its credentials as far as the person has them (`has` says
+    /// which variables are set) and the policy binds none of its own to their hosts. Where `network.default` is `deny` the text comes
+    /// back as it is: such a policy names its hosts itself. A stricter rule of the policy still wins.
     ///
     /// # Errors
     /// Every problem of the policy, or of the two together.
-    pub fn add_to(&self, name: &str, text: &str) -> Result<String, Vec<Problem>> {
+    pub fn add_to(&self, name: &str, text: &str, has: &dyn Fn(&str) -> bool) -> Result<String, Vec<Problem>> {
         let own = parse(name, text)?;
         let asks = own.networks().first().is_some_and(|n| n.default == Some(Decision::Ask));
         if !asks || self.network.rules.is_empty() {
             return Ok(text.to_owned());
         }
-        let both = format!("{}\n{}", text.trim_end(), self.rules);
+        let mut both = format!("{}\n{}", text.trim_end(), self.rules);
+        for (credential, as_toml) in &self.credentials {
+            let there = matches!(&credential.from, Source::Env(name) if has(name));
+            if there && !own.credentials.iter().any(|c| c.host == credential.host) {
+                both.push_str(as_toml);
+            }
+        }
         parse(name, &both)?;
         Ok(both)
     }

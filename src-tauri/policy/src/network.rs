@@ -358,7 +358,11 @@ fn inside(t: &mut Table<'_>, notes: &mut Notes<'_>, requests: &Requests) -> Insi
     }
     match protocol {
         Some(p) if read => {
-            notes.problem(&p.span, "a connection that is carried unread can't be inspected", "take `protocol` out, or the others");
+            notes.problem(
+                &p.span,
+                "a connection that is carried unread can't be inspected",
+                "take `protocol` out, or the others",
+            );
             Inside::Inspect
         }
         Some(_) => Inside::Tcp,

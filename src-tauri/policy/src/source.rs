@@ -219,7 +219,18 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
     }
     later.sort_by_key(|l| l.line);
     let name = own.map_or_else(|| name.to_owned(), |n| n.value);
-    Ok(Policy { name, accept, fallback, env, files, nested, limits, credentials, networks: networks.into_iter().collect(), later })
+    Ok(Policy {
+        name,
+        accept,
+        fallback,
+        env,
+        files,
+        nested,
+        limits,
+        credentials,
+        networks: networks.into_iter().collect(),
+        later,
+    })
 }
 
 /// The TOML tree, or every place where it is no TOML.

@@ -3,11 +3,13 @@
 
 use crate::tools::{self, Shown};
 use crate::{etc, toolconf};
+use authority::Trusted;
 use jail_plan::{Access, Guarantee, Identity, Landlock, Limits, Mapped, Net, Plan, Raw, Stdio, Step};
 use model::keeper::{Job, inside};
 use model::run::RunSpec;
 use std::path::{Path, PathBuf};
 
+mod authority;
 mod check;
 mod env;
 mod fallback;
@@ -46,6 +48,10 @@ pub struct Grants {
     pub nested: bool,
     /// Guarantees whose loss the person's policy accepts by name.
     pub accept: Vec<Guarantee>,
+    /// The certificate of the run's own authority (PEM), where requests are read.
+    pub authority: Option<String>,
+    /// Variables of the person's whose values stay outside, with what stands for them.
+    pub placeholders: Vec<(String, String)>,
 }
 
 /// A host directory that is seen at a place of the jail, under a layer that takes what is written.
@@ -78,6 +84,8 @@ impl Default for Grants {
             caches: Vec::new(),
             nested: false,
             accept: Vec::new(),
+            authority: None,
+            placeholders: Vec::new(),
         }
     }
 }
@@ -125,6 +133,7 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
     root.extend(toolconf::of_machine().into_iter().map(|(at, text)| Step::Cover { target: at.into(), contents: text.into() }));
     root.extend(etc::etc(identity, &home, &spec.hostname));
     root.extend(etc::machine(identity.uid, &grants.devices));
+    root.extend(Trusted::of(grants).map(Trusted::steps).unwrap_or_default());
     root.extend(shown);
     // The agent finds its own git directory whatever it does to this file: it can't be written, moved or removed.
     root.push(Step::Cover { target: below(&workspace, b".git"), contents: Raw::from(format!("gitdir: {GIT}\n")) });
@@ -156,7 +165,7 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
             .filter(|g| !(grants.accept.contains(g) || grants.nested && *g == Guarantee::Syscalls))
             .collect(),
         argv: spec.argv.iter().map(|a| Raw::from(a.as_str())).collect(),
-        env: env::environment(spec, grants, &path, &of_tools),
+        env: env::environment(spec, grants, &path, &of_tools, Path::new(authority::PLACE)),
         cwd: workspace,
         ..empty(identity)
     })

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-/// Starts the program, hands it the spec, and waits for its first line. Its notes go to `notes` (appended).
-pub fn start(program: &Path, spec: &RunSpec, notes: &Path) -> std::io::Result<Start> {
+/// Starts the program, hands it the spec and, in a second line, what is secret, and waits for its first line. Its notes go to
+/// `notes` (appended).
+pub fn start(program: &Path, spec: &RunSpec, secret: &[u8], notes: &Path) -> std::io::Result<Start> {
     let notes_file = OpenOptions::new().create(true).append(true).mode(0o600).open(notes)?;
     #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
     let mut child = Command::new(program)
@@ -23,6 +24,8 @@ pub fn start(program: &Path, spec: &RunSpec, notes: &Path) -> std::io::Result<St
     let spec = serde_json::to_vec(spec)?;
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(&spec)?;
+        stdin.write_all(b"\n")?;
+        stdin.write_all(secret)?;
     }
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {

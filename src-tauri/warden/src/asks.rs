@@ -199,12 +199,18 @@ impl State {
     }
 
     fn want(&mut self, wanted: Wanted, connection: oneshot::Sender<Permit>) {
-        let what = Asked::Connect { host: wanted.target.to.to_string(), port: wanted.target.port };
+        let (host, port) = (wanted.target.to.to_string(), wanted.target.port);
+        let whole = Asked::Connect { host: host.clone(), port };
+        let what = match &wanted.request {
+            None => whole.clone(),
+            Some(r) => Asked::Request { host, port, method: r.method().to_owned(), path: r.path().to_owned() },
+        };
         // Somebody may have taken a grant back meanwhile; who can't read that lets nobody through.
         if let Err(e) = self.reread_if_changed() {
             return refuse(connection, "asks", format!("the database can't be read: {e}"));
         }
-        if let Some(permit) = self.granted(&what) {
+        let by_host = (wanted.request.is_some() && wanted.by_host).then_some(&whole);
+        if let Some(permit) = self.granted(&what).or_else(|| self.granted(by_host?)) {
             connection.send(permit).ok();
         } else if let Some(ask) = self.denied.get(&what) {
             refuse(connection, "ask", format!("you denied it in this run (ask {ask}); `airlock grant add` allows it"));

@@ -10,6 +10,7 @@ mod gate;
 mod hold;
 mod limits;
 mod output;
+mod reading;
 mod record;
 mod refusal;
 mod room;

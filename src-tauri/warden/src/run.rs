@@ -4,6 +4,7 @@ use crate::asks::{self, Whose};
 use crate::clients::{self, Shared};
 use crate::hold::Hold;
 use crate::output::{Output, Which};
+use crate::reading::{self, Secrets};
 use crate::record::{self, Recorder};
 use crate::refusal::Refusal;
 use crate::{caches, gate, limits, terminal};
@@ -23,6 +24,7 @@ use std::time::Duration;
 use supervise::compose::Grants;
 use supervise::{Jail, Stood, Together};
 use tokio::sync::watch;
+use zeroize::Zeroizing;
 
 /// Between asking the command to end and ending everything.
 const GRACE: Duration = Duration::from_secs(3);
@@ -44,8 +46,8 @@ pub(crate) fn main() -> ExitCode {
     raise_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let begun = runtime.map_err(|e| Refusal::machine("starting threads", e)).and_then(|runtime| {
-        let spec = read_spec()?;
-        Ok(runtime.block_on(own(&spec)))
+        let (spec, secrets) = read_spec()?;
+        Ok(runtime.block_on(own(&spec, secrets)))
     });
     match begun {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -74,21 +76,21 @@ pub(crate) fn network_limits() -> egress::Limits {
     egress::Limits { connections: usual.connections.min(room.max(16)), ..usual }
 }
 
-fn read_spec() -> Result<RunSpec, Refusal> {
-    let mut text = Vec::new();
-    std::io::stdin().take(16 << 20).read_to_end(&mut text).map_err(|e| Refusal::machine("reading the run's spec", e))?;
-    let spec: RunSpec = serde_json::from_slice(&text).map_err(|e| Refusal::machine("reading the run's spec", e))?;
-    if spec.version == VERSION {
-        Ok(spec)
-    } else {
-        Err(Refusal::machine(
-            "reading the run's spec",
-            format!(
-                "it has version {}, this warden knows {VERSION}: airlock and airlock-warden must be of one installation",
-                spec.version
-            ),
-        ))
+/// The spec, a line of JSON, and what is secret in another.
+fn read_spec() -> Result<(RunSpec, Secrets), Refusal> {
+    let failed = |e: String| Refusal::machine("reading the run's spec", e);
+    let mut text = Zeroizing::new(Vec::new());
+    std::io::stdin().take(16 << 20).read_to_end(&mut text).map_err(|e| failed(e.to_string()))?;
+    let (spec, secret) = text.iter().position(|b| *b == b'\n').map_or((&text[..], &[][..]), |at| (&text[..at], &text[at + 1..]));
+    let spec: RunSpec = serde_json::from_slice(spec).map_err(|e| failed(e.to_string()))?;
+    if spec.version != VERSION {
+        return Err(failed(format!(
+            "it has version {}, this warden knows {VERSION}: airlock and airlock-warden must be of one installation",
+            spec.version
+        )));
     }
+    let secrets = Secrets::read(secret).map_err(|e| failed(e.to_string()))?;
+    Ok((spec, secrets))
 }
 
 /// The one line on stdout.
@@ -133,7 +135,7 @@ fn pipes() -> std::io::Result<Pipes> {
     Ok(Pipes { inside: [stdin, stdout, stderr], input, sources: vec![(Which::Out, out), (Which::Err, err)] })
 }
 
-async fn own(spec: &RunSpec) -> Result<(), Refusal> {
+async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
     let held = lock(spec)?;
     let policy = Arc::new(policy::load(&spec.policy).map_err(|(file, problems)| {
         let first = problems.first().map_or_else(String::new, |p| format!("{}:{}: {}", p.line, p.column, p.message));
@@ -148,6 +150,7 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
     let mut grants = Grants::of(spec, &policy);
     let caches = caches::take(spec, &grants);
     grants.caches.clone_from(&caches.layered);
+    let reading = reading::prepare(spec, &policy, secrets, &mut grants)?;
     let plan = supervise::compose::agent(spec, &grants).map_err(|c| Refusal::policy(c.to_string()))?;
     let (inside, kept) = match spec.stdio {
         Stdio::Terminal { .. } => (None, None),
@@ -184,7 +187,7 @@ async fn own(spec: &RunSpec) -> Result<(), Refusal> {
         asks::start(whose, Arc::clone(&database), recorder.clone()).map_err(|e| Refusal::machine("starting a thread", e))?;
 
     // Everything that answers the jail stands before its command may make a call.
-    let sensors = gate::Sensors::start(spec, &policy, &plan, &mut jail, &asks, &recorder)
+    let sensors = gate::Sensors::start(spec, &policy, &plan, &mut jail, &asks, reading, &recorder)
         .map_err(|e| Refusal::machine("starting the sensors", e))?;
     let (sources, sink) = match kept {
         Some((input, sources)) => (sources, Some(input)),

@@ -1,11 +1,11 @@
 //! The environment of a jail, composed and never inherited.
 
-use super::{Grants, SYSTEM_PATH, identity};
+use super::{Grants, SYSTEM_PATH, authority, identity};
 use crate::etc;
 use jail_plan::{Raw, Step};
 use model::run::RunSpec;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `PATH`: the person's own order as far as it leads into what is shown, since it says which of several versions is in use; then
 /// what else there is of tools and of the system.
@@ -22,7 +22,13 @@ pub(super) fn search_path(spec: &RunSpec, tools: &[Step], programs: &[PathBuf]) 
     path
 }
 
-pub(super) fn environment(spec: &RunSpec, grants: &Grants, path: &[PathBuf], of_tools: &[(String, String)]) -> Vec<(Raw, Raw)> {
+pub(super) fn environment(
+    spec: &RunSpec,
+    grants: &Grants,
+    path: &[PathBuf],
+    of_tools: &[(String, String)],
+    trusted: &Path,
+) -> Vec<(Raw, Raw)> {
     let uid = identity().uid;
     let path = path.iter().map(|p| p.as_os_str().as_bytes()).collect::<Vec<_>>().join(&b':');
     let mut env: Vec<(Raw, Raw)> = Vec::new();
@@ -36,7 +42,8 @@ pub(super) fn environment(spec: &RunSpec, grants: &Grants, path: &[PathBuf], of_
     }
     // Where browsers of Chromium's family keep their profiles else is a decoy.
     set("CHROME_CONFIG_HOME", Raw::from(spec.home.join(".local/state")));
-    for (key, value) in of_tools.iter().chain(&grants.env) {
+    let trusted = authority::variables(grants, trusted);
+    for (key, value) in trusted.iter().chain(of_tools).chain(&grants.placeholders).chain(&grants.env) {
         set(key, Raw::from(value.as_str()));
     }
     // These say where things are inside, which nobody outside knows better.

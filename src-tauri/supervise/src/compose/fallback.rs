@@ -1,6 +1,7 @@
 //! The plans of jails without namespaces. They see the host's own root, so places are where they really are, and what is shown
 //! is all a matter of Landlock's rules, which only ever add: nothing can be hidden or closed to writing in a place that is open.
 
+use super::authority::Trusted;
 use super::check::{self, Conflict, real};
 use super::{Grants, SYSTEM_PATH, depth, env, identity, largest_file, limits, outside_system};
 use crate::tools::{self, Shown};
@@ -61,13 +62,17 @@ pub fn agent_without_namespaces(spec: &RunSpec, grants: &Grants) -> Result<Plan,
         notify: true,
         require: Guarantee::REQUIRED.into_iter().filter(|g| !lost(g) && !LOST_IN_PART.contains(g)).collect(),
         fallback: Some(Fallback {
-            files: vec![
-                (
-                    Raw::from(place.tree.join(".git")),
-                    Raw::from([b"gitdir: ", place.git.as_os_str().as_encoded_bytes(), b"\n"].concat()),
-                ),
-                (Raw::from(place.npmrc()), Raw::from(anew.into_iter().map(|(_, text)| text).collect::<String>())),
-            ],
+            files: [
+                vec![
+                    (
+                        Raw::from(place.tree.join(".git")),
+                        Raw::from([b"gitdir: ", place.git.as_os_str().as_encoded_bytes(), b"\n"].concat()),
+                    ),
+                    (Raw::from(place.npmrc()), Raw::from(anew.into_iter().map(|(_, text)| text).collect::<String>())),
+                ],
+                Trusted::of(grants).map(|t| t.files(&place.trusted())).unwrap_or_default(),
+            ]
+            .concat(),
             partly: LOST_IN_PART.into_iter().filter(|g| !lost(g)).collect(),
         }),
         argv: spec.argv.iter().map(|a| Raw::from(a.as_str())).collect(),
@@ -141,6 +146,11 @@ impl Places {
     }
 
     /// The machine's own settings of npm, written anew.
+    /// Where the run's own list of trusted authorities is.
+    fn trusted(&self) -> PathBuf {
+        self.tmp.clone()
+    }
+
     fn npmrc(&self) -> PathBuf {
         self.tmp.join("npmrc")
     }
@@ -248,7 +258,7 @@ fn environment(
     of_tools: &[(String, String)],
     place: &Places,
 ) -> Vec<(Raw, Raw)> {
-    let mut env = env::environment(spec, grants, path, of_tools);
+    let mut env = env::environment(spec, grants, path, of_tools, &place.trusted());
     let own = [
         ("HOME", Raw::from(place.home.as_path())),
         ("TMPDIR", Raw::from(place.tmp.as_path())),

@@ -1,0 +1,214 @@
+//! Connections whose requests are read: each is judged by itself, and what is attached outside is nowhere inside.
+
+use crate::steps::{events, text};
+use serde_json::Value;
+use std::path::PathBuf;
+use testkit::airlock::LIMIT;
+use testkit::tls::TlsServer;
+use testkit::{Ended, Live, Repo, Sandbox, eventually};
+
+const KEY: &str = "sk-test-REAL-0123456789";
+
+struct World<'s> {
+    person: &'s Sandbox,
+    repo: Repo<'s>,
+    server: TlsServer,
+    policy: PathBuf,
+}
+
+impl<'s> World<'s> {
+    fn new(person: &'s Sandbox, rules: &str) -> Self {
+        let server = TlsServer::start(&["api.test", "other.test"], person.root());
+        let address = server.at.to_string();
+        let rule = |host: &str, more: &str| {
+            format!("[[network.rule]]\nhost = \"{host}\"\nports = [443]\naddress = \"{address}\"\ndecision = \"allow\"\n{more}\n")
+        };
+        let policy = format!(
+            "version = 1\nname = \"reads\"\n[network]\ndefault = \"deny\"\nhold = \"50s\"\n{}{}{}",
+            rule("api.test", "methods = [\"GET\", \"POST\"]\npaths = [\"/open/**\", \"/echo\", \"/switch\"]"),
+            rule("other.test", "inspect = true"),
+            rules.replace("ADDRESS", &address)
+        );
+        Self { repo: person.small_repo(), policy: person.file("policy.toml", &policy), server, person }
+    }
+
+    fn command(&self, script: &str) -> std::process::Command {
+        let mut c = self.person.airlock_command(["run", "--repo"]);
+        c.arg(&self.repo.path).arg("--policy").arg(&self.policy).args(["--", "bash", "-c", script]);
+        c.env("SSL_CERT_FILE", &self.server.authority).env("TEST_KEY", KEY);
+        c
+    }
+
+    fn run(&self, script: &str) -> Ended {
+        self.person.finish(self.command(script), b"")
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.server.seen().into_iter().map(|s| s.line).collect()
+    }
+
+    fn requests(&self) -> Vec<Value> {
+        let task = text(&self.person.airlock(["task", "list", "--json"]).ok().json_lines()[0], "id");
+        events(self.person, &task).into_iter().filter(|e| e["op"] == "request").collect()
+    }
+}
+
+const CREDENTIAL: &str = "[[credential]]\nhost = \"api.test\"\nmethods = [\"POST\"]\npaths = [\"/echo\"]\nheader = \"x-api-key\"\n\
+                          from = { env = \"TEST_KEY\" }\n";
+
+#[test]
+fn p4_each_request_is_judged_by_itself_and_told() {
+    let person = Sandbox::new();
+    let world = World::new(&person, "");
+    let curl = "curl -sS -m 30 -w ' %{http_code} %{http_version}\\n'";
+    let ran = world
+        .run(&format!(
+            "{curl} https://api.test/open/a?secret=1; {curl} https://api.test/closed; {curl} -X DELETE https://api.test/open/a; \
+             {curl} --path-as-is https://api.test/open/../closed; {curl} --http1.1 https://api.test/open/%2e%2e/closed; \
+             {curl} https://api.test/open%2fa; {curl} -H 'Host: other.test' https://api.test/open/a; \
+             {curl} --http1.1 https://api.test/open/a https://api.test/open/b; {curl} https://other.test/anything; \
+             {curl} -k --resolve x.test:443:$(getent hosts api.test | cut -d' ' -f1) https://x.test/open/a; true"
+        ))
+        .ok()
+        .out();
+    let codes: Vec<&str> = ran.lines().filter_map(|l| l.rsplit(' ').nth(1).filter(|c| c.len() == 3)).collect();
+    assert_eq!(codes, ["200", "403", "403", "400", "400", "400", "421", "200", "200", "200", "000"], "{ran}");
+    assert!(ran.contains("served 200 2") && ran.contains("served 200 1.1"), "both versions of the protocol: {ran}");
+    assert!(
+        ran.contains("Airlock: no rule names this request of api.test (network.default, "),
+        "it says who refused and why: {ran}"
+    );
+    assert_eq!(
+        world.lines(),
+        ["GET /open/a?secret=1", "GET /open/a", "GET /open/b", "GET /anything"],
+        "nothing else went out: {ran}"
+    );
+    let told: Vec<String> = world
+        .requests()
+        .iter()
+        .map(|e| {
+            format!("{} {} {} {}", text(e, "verdict"), text(&e["http"], "method"), text(&e["http"], "path"), e["http"]["status"])
+        })
+        .collect();
+    assert_eq!(told[..2], ["allowed GET /open/a 200", "denied GET /closed 403"], "{told:#?}");
+    assert!(!told.iter().any(|l| l.contains("secret")), "a query is told to nobody: {told:#?}");
+}
+
+#[test]
+fn p5_a_credential_is_attached_outside_and_is_nowhere_inside() {
+    let person = Sandbox::new();
+    let world = World::new(&person, CREDENTIAL);
+    let script = "curl -sS -m 30 -d hello -H \"x-api-key: $TEST_KEY\" https://api.test/echo; echo; \
+                  curl -sS -m 30 https://api.test/open/a; echo; \
+                  curl -sS -m 30 -H 'x-api-key: sk-of-the-attackers' https://api.test/open/a; \
+                  curl -sS -m 30 -H 'Authorization: Bearer sk-of-the-attackers' -d x https://api.test/echo; \
+                  curl -sS -m 30 -b session=1 -d cookie https://api.test/echo; echo; \
+                  env; tr '\\0' '\\n' < /proc/self/environ; cat /proc/*/cmdline | tr '\\0' ' '; grep -rs 'RE[A]L' ~ /tmp . && echo FO''UND; true";
+    let ran = world.run(script).ok();
+    let seen = world.server.seen();
+    let keys: Vec<_> = seen.iter().map(|s| (s.line.as_str(), s.header("x-api-key"), s.header("cookie"))).collect();
+    assert_eq!(
+        keys,
+        [("POST /echo", Some(KEY), None), ("GET /open/a", None, None), ("POST /echo", Some(KEY), None)],
+        "it is attached to its own requests, another key goes nowhere, and a cookie is taken away: {}",
+        ran.said()
+    );
+    let out = ran.out();
+    assert!(!ran.said().contains(KEY) && !out.contains("FOUND"), "it is nowhere inside: {}", ran.said());
+    assert!(out.contains(&format!("x-api-key: {}", "*".repeat(KEY.len()))), "not even where the server repeats it: {out}");
+    assert!(out.contains("TEST_KEY=airlock-placeholder-"), "{out}");
+    assert_eq!(out.matches("the request brings a key of its own").count(), 2, "{out}");
+
+    // Nor is it in what is kept.
+    let grep = person.command("grep").args(["-rl", KEY]).arg(person.data()).arg(person.runtime()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&grep.stdout), "", "no database, log or note has it");
+    let given = world.person.finish(
+        {
+            let mut c = world.person.airlock_command(["run", "--env", "TEST_KEY=sk-by-hand", "--repo"]);
+            c.arg(&world.repo.path).arg("--policy").arg(&world.policy);
+            c.args(["--", "sh", "-c", "curl -sS -d x -H \"x-api-key: $TEST_KEY\" https://api.test/echo"]);
+            c.env("SSL_CERT_FILE", &world.server.authority).env("TEST_KEY", KEY);
+            c
+        },
+        b"",
+    );
+    assert!(given.ok().out().contains("x-api-key: sk-by-hand"), "a key that the person gave by hand is used as it is");
+}
+
+#[test]
+fn p5_a_credential_that_is_not_to_be_had_lets_nothing_through_in_its_place() {
+    let person = Sandbox::new();
+    let world = World::new(&person, CREDENTIAL);
+    let mut c = world.command("curl -sS -d x https://api.test/echo; curl -sS https://api.test/open/a");
+    c.env_remove("TEST_KEY");
+    let ran = person.finish(c, b"").ok().out();
+    assert!(
+        ran.contains("credential[0] can't be attached: it was not to be had when the run started") && ran.ends_with("served"),
+        "{ran}"
+    );
+    assert_eq!(world.lines(), ["GET /open/a"]);
+}
+
+#[test]
+fn p7_nothing_is_pushed_through_a_connection_that_is_read() {
+    let person = Sandbox::new();
+    let world = World::new(&person, "");
+    let script = "git push https://other.test/a/b.git HEAD:refs/heads/x 2>&1; \
+                  curl -sS -d '{\"operation\":\"upload\"}' https://other.test/a/b.git/info/lfs/objects/batch; \
+                  curl -sS -d '{\"operation\":\"download\"}' https://other.test/a/b.git/info/lfs/objects/batch; echo; \
+                  curl -sS -X POST https://other.test/a/b.git/git-receive-pack; true";
+    let ran = world.run(script).ok().out();
+    assert_eq!(ran.matches("nothing is pushed from inside").count(), 3, "{ran}");
+    assert!(ran.contains("remote: Airlock: nothing is pushed"), "git says what it got: {ran}");
+    assert_eq!(world.lines(), ["POST /a/b.git/info/lfs/objects/batch"], "only the list of downloads went out: {ran}");
+}
+
+#[test]
+fn p4_a_request_that_is_asked_about_waits_alone() {
+    let person = Sandbox::new();
+    let ask = "[[network.rule]]\nhost = \"api.test\"\nports = [443]\naddress = \"ADDRESS\"\ndecision = \"ask\"\nmethods = [\"PUT\"]\n\
+               paths = [\"/asked/**\"]\n";
+    let world = World::new(&person, ask);
+    let script = "curl -sS -m 60 -X PUT -d one https://api.test/asked/a & curl -sS -m 30 https://api.test/open/a; echo; wait; echo; \
+                  curl -sS -m 60 -X PUT -d two https://api.test/asked/a; echo; curl -sS -m 60 -X PUT -d x https://api.test/asked/b; echo over";
+    let mut run = Live::start(world.command(script));
+    run.until_out("served");
+    let open = || person.airlock(["ask", "list", "--json"]).ok().json_lines().into_iter().next();
+    let ask = eventually("the ask", LIMIT, open);
+    assert_eq!((&ask["about"], &ask["method"], &ask["path"]), (&"request".into(), &"PUT".into(), &"/asked/a".into()), "{ask}");
+    assert_eq!(world.lines(), ["GET /open/a"], "another request of the same host goes on meanwhile");
+    person.airlock(["ask", "allow", &text(&ask, "id"), "--scope", "task"]).ok();
+    run.until_out("served\nserved\nserved\n");
+    let next = eventually("another ask", LIMIT, open);
+    assert_eq!(next["path"], "/asked/b", "what was allowed is that path alone: {next}");
+    person.airlock(["ask", "deny", &text(&next, "id")]).ok();
+    run.until_out("you denied it");
+    run.end(LIMIT).ok();
+    let bodies: Vec<_> = world.server.seen().into_iter().map(|s| String::from_utf8(s.body).unwrap()).collect();
+    assert_eq!(bodies, ["", "one", "two"]);
+}
+
+#[test]
+fn clients_of_all_kinds_trust_the_reader_inside_and_switch_protocols() {
+    let person = Sandbox::new();
+    let world = World::new(&person, "");
+    let python = "import urllib.request as u; print(u.urlopen('https://other.test/python').read().decode())";
+    let switch = "import socket, ssl; s = ssl.create_default_context().wrap_socket(socket.create_connection(('api.test', 443)), server_hostname='api.test'); \
+                  s.sendall(b'GET /switch HTTP/1.1\\r\\nHost: api.test\\r\\nConnection: upgrade\\r\\nUpgrade: echo\\r\\n\\r\\n'); \
+                  h = b''\nwhile not h.endswith(b'\\r\\n\\r\\n'): h += s.recv(1)\n\
+                  print(h.split(b' ')[1].decode())\nfor w in (b'one', b'two'):\n  s.sendall(w); b = b''\n  while len(b) < 3: b += s.recv(3)\n  print(b.decode())";
+    std::fs::write(world.repo.path.join("switch.py"), switch).unwrap();
+    world.repo.commit("a client that switches");
+    let script = format!(
+        "/usr/bin/python3 -c \"{python}\"; /usr/bin/python3 switch.py; git ls-remote https://other.test/git 2>&1 | head -3; \
+         if command -v node >/dev/null; then node -e \"fetch('https://other.test/node').then(r => r.text()).then(console.log)\"; fi; true"
+    );
+    let ran = world.run(&script).ok().out();
+    assert!(ran.contains("served\n101\none\ntwo\n"), "{ran}");
+    let lines = world.lines();
+    for line in ["GET /python", "GET /switch", "GET /git/info/refs?service=git-upload-pack"] {
+        assert!(lines.iter().any(|l| l == line), "{line} in {lines:?}: {ran}");
+    }
+    let certificate = "certificate";
+    assert!(!ran.contains(certificate), "none of them complains: {ran}");
+}

@@ -1,0 +1,118 @@
+//! A web server of the test's over TLS, with an authority of its own: each request is kept, and answered by what its path says.
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// One request as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// `GET /path?query`.
+    pub line: String,
+    /// Headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl Seen {
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+/// The running server.
+pub struct TlsServer {
+    /// Where it listens.
+    pub at: SocketAddr,
+    /// The authority's certificate, as a file.
+    pub authority: PathBuf,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl TlsServer {
+    /// Starts one for these names. `/echo` says back what it was sent, head and all; `/switch` turns to another protocol, which says
+    /// back each byte; everything else is answered with `served`.
+    pub fn start(names: &[&str], dir: &Path) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = dir.join("authority.pem");
+        std::fs::write(&authority, params.self_signed(&key).unwrap().pem()).unwrap();
+        let issuer = Issuer::new(params, key);
+        let own = KeyPair::generate().unwrap();
+        let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+        let leaf = CertificateParams::new(names).unwrap().signed_by(&own, &issuer).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![leaf.der().clone()], PrivatePkcs8KeyDer::from(own.serialize_der()).into())
+            .unwrap();
+        let config = Arc::new(config);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let kept = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (config, kept) = (Arc::clone(&config), Arc::clone(&kept));
+                std::thread::spawn(move || serve(config, stream, &kept));
+            }
+        });
+        Self { at, authority, seen }
+    }
+
+    /// What came so far.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+/// A connection to its end. A client that breaks off is none of this server's business.
+fn serve(config: Arc<ServerConfig>, stream: TcpStream, kept: &Mutex<Vec<Seen>>) {
+    let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
+    while let Some((raw, seen)) = request(&mut stream) {
+        let line = seen.line.clone();
+        kept.lock().unwrap().push(seen);
+        let path = line.split(' ').nth(1).unwrap_or_default();
+        if path.starts_with("/switch") {
+            let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+            let mut byte = [0];
+            let mut going = stream.write_all(head.as_bytes()).and_then(|()| stream.flush()).is_ok();
+            while going && stream.read_exact(&mut byte).is_ok() {
+                going = stream.write_all(&byte).and_then(|()| stream.flush()).is_ok();
+            }
+            return;
+        }
+        let body = if path.starts_with("/echo") { raw } else { b"served".to_vec() };
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        if stream.write_all(&[head.as_bytes(), &body].concat()).and_then(|()| stream.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+fn request(stream: &mut impl Read) -> Option<(Vec<u8>, Seen)> {
+    let mut raw = Vec::new();
+    let mut byte = [0];
+    while !raw.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        raw.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&raw).into_owned();
+    let mut lines = head.lines();
+    let line = lines.next()?.rsplit_once(' ')?.0.to_owned();
+    let headers: Vec<(String, String)> =
+        lines.filter_map(|l| l.split_once(':')).map(|(n, v)| (n.trim().to_ascii_lowercase(), v.trim().to_owned())).collect();
+    let length = headers.iter().find(|(n, _)| n == "content-length").and_then(|(_, v)| v.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    raw.extend_from_slice(&body);
+    Some((raw, Seen { line, headers, body }))
+}
