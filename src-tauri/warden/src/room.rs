@@ -13,11 +13,11 @@ const NAME: usize = 16;
 
 /// What is left for each kind. Kinds are apart, so that a flood of what anybody may do hides neither a connection that went out
 /// nor a touch of a hidden place.
-pub(crate) struct Room([usize; 5]);
+pub(crate) struct Room([usize; 6]);
 
 impl Default for Room {
     fn default() -> Self {
-        Self([EACH; 5])
+        Self([EACH; 6])
     }
 }
 
@@ -36,6 +36,7 @@ fn kind(what: &What) -> Option<usize> {
         What::Network { verdict: Verdict::Allowed, .. } => Some(2),
         What::Network { verdict: Verdict::Denied | Verdict::Held, .. } => Some(3),
         What::Limit { .. } => Some(4),
+        What::Ask { .. } | What::Decision { .. } => Some(5),
         What::File { .. } | What::Process { .. } | What::Network { verdict: Verdict::Noted, .. } => Some(0),
         What::Lifecycle { .. } => None,
     }
@@ -49,9 +50,12 @@ fn weight(process: Option<&Process>, what: &What) -> usize {
     });
     let what = match what {
         What::File { path, to, rule, .. } => shown(&path.0) + to.as_ref().map_or(0, |to| shown(&to.0)) + rule.len(),
-        What::Network { host, address, rule, reason, .. } => {
-            host.len() + address.as_ref().map_or(0, String::len) + rule.len() + reason.len()
+        What::Network { host, address, rule, reason, http, .. } => {
+            let http = http.as_ref().map_or(0, |h| h.method.len() + h.path.len() + 2 * NAME);
+            host.len() + address.as_ref().map_or(0, String::len) + rule.len() + reason.len() + http
         }
+        What::Ask { about, rule, .. } => about.len() + rule.len(),
+        What::Decision { about, detail, .. } => about.len() + detail.len(),
         What::Limit { limit, detail } => limit.len() + detail.len(),
         What::Process { .. } | What::Lifecycle { .. } => 0,
     };
@@ -71,7 +75,7 @@ mod tests {
     use super::*;
     use db::EventLog;
     use model::event::{Event, FileOp, NetOp, Origin, ProcessOp};
-    use model::id::RunId;
+    use model::id::{AskId, RunId};
     use model::path::RawPath;
 
     /// As many words as a process may have, of bytes that can't be shown.
@@ -98,6 +102,7 @@ mod tests {
             reason: String::new(),
             sent: 0,
             received: 0,
+            http: None,
         }
     }
 
@@ -111,6 +116,7 @@ mod tests {
             network(NetOp::Connect, Verdict::Allowed),
             network(NetOp::Connect, Verdict::Denied),
             network(NetOp::Lookup, Verdict::Held),
+            What::Ask { ask: AskId::from_random([1; 8]), about: "n1.test:443".into(), rule: "network.default".into() },
             What::Limit { limit: "events".into(), detail: "the arguments of a connect could not be read in time".into() },
         ]
     }
