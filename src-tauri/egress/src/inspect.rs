@@ -9,6 +9,7 @@ use crate::budget::Way;
 use crate::doors;
 use crate::forward::Open;
 use crate::gate::Gate;
+use crate::hops;
 use crate::upstream::{Outside, Unanswered, Upstream};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -232,13 +233,7 @@ impl Read {
             .parse()
             .map_err(|e: hyper::http::uri::InvalidUri| refused(StatusCode::BAD_REQUEST, own("path check", e.to_string())))?;
         head.version = Version::HTTP_11;
-        for hop in ["proxy-connection", "keep-alive", "te", "expect"] {
-            head.headers.remove(hop);
-        }
-        if upgrade.is_none() {
-            head.headers.remove("connection");
-            head.headers.remove("upgrade");
-        }
+        hops::strip(&mut head.headers, upgrade.is_some());
         let authority = self.authority();
         let host = HeaderValue::from_str(&authority);
         head.headers.insert(HOST, host.map_err(|e| refused(StatusCode::BAD_REQUEST, own("host check", e.to_string())))?);
@@ -316,7 +311,8 @@ impl Read {
 
     fn authority(&self) -> String {
         let usual = if self.tls { 443 } else { 80 };
-        if self.target.port == usual { self.target.to.to_string() } else { self.target.to_string() }
+        let Target { to, port } = &self.target;
+        if *port == usual { to.to_string() } else { self.target.to_string() }
     }
 
     /// Whether a request names this connection's host and no other, wherever it names one.
@@ -362,9 +358,9 @@ impl Read {
             return Ok(response.map(|_| body::words(String::new())));
         }
         let (mut head, body) = response.into_parts();
-        for hop in ["connection", "keep-alive", "proxy-connection", "upgrade", "alt-svc"] {
-            head.headers.remove(hop);
-        }
+        hops::strip(&mut head.headers, false);
+        // It would lead to a server that was not judged, by a protocol that does not leave the jail.
+        head.headers.remove(hyper::header::ALT_SVC);
         let body = body::counted(body, Way::In, Arc::clone(&self.open));
         if !bound {
             return Ok(Response::from_parts(head, body));

@@ -21,6 +21,7 @@ mod forward;
 mod gate;
 mod held;
 mod hello;
+mod hops;
 mod inspect;
 mod names;
 mod rate;
