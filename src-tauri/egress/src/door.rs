@@ -115,12 +115,13 @@ pub async fn serve(
     }
 }
 
-/// Takes connections as long as there is room; beyond it the jail waits.
+/// Takes connections. Who made one is asked at once, since that is known for some seconds only; then it waits for room. Beyond as many
+/// as that again the jail waits.
 async fn accept(door: &Arc<Door>, listeners: &[TcpListener], meant: Meant) -> Infallible {
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
-        let room = door.room().await;
+        let Ok(place) = Arc::clone(&door.arrivals).acquire_owned().await else { return std::future::pending().await };
         match next(listeners).await {
             Ok((stream, from)) => {
                 let door = Arc::clone(door);
@@ -134,7 +135,7 @@ async fn accept(door: &Arc<Door>, listeners: &[TcpListener], meant: Meant) -> In
                         }
                     };
                     match to {
-                        Some((dst, who)) => door.handle(stream, dst, who, room).await,
+                        Some((dst, who)) => door.arrive(stream, dst, who, Some(place)).await,
                         None => reset(stream),
                     }
                 });
@@ -170,6 +171,7 @@ pub(crate) struct Door {
     arbiter: Arc<dyn Arbiter>,
     limits: Limits,
     connections: Arc<Semaphore>,
+    arrivals: Arc<Semaphore>,
     resolving: Arc<Semaphore>,
     lookups: Rate,
     refusals: Rate,
@@ -188,6 +190,7 @@ impl Door {
             gate,
             arbiter,
             connections: Arc::new(Semaphore::new(limits.connections)),
+            arrivals: Arc::new(Semaphore::new(limits.connections.max(16))),
             resolving,
             lookups: Rate::per_second(limits.lookups),
             refusals: Rate::per_second(limits.refusals),
@@ -205,13 +208,14 @@ impl Door {
         Arc::clone(&self.connections).acquire_owned().await.ok()
     }
 
-    /// One connection from its arrival to its end. `dst` is what the jail dialled, `who` who did, where that came with it.
-    pub(crate) async fn handle(
+    /// One connection from its arrival to its end. `dst` is what the jail dialled, `who` who did, where that came with it; `place` is
+    /// held until there is room.
+    pub(crate) async fn arrive(
         &self,
-        mut inside: TcpStream,
+        inside: TcpStream,
         dst: SocketAddr,
         who: Option<Process>,
-        _room: Option<OwnedSemaphorePermit>,
+        place: Option<OwnedSemaphorePermit>,
     ) {
         let who = match who {
             Some(who) => Some(who),
@@ -222,6 +226,12 @@ impl Door {
             let ruling = Ruling { decision: Decision::Deny, rule: "attribution".into(), source: "airlock".into(), reason };
             return self.refuse(inside, dst, None, &ruling, None).await;
         };
+        let _room = self.room().await;
+        drop(place);
+        self.handle(inside, dst, who).await;
+    }
+
+    async fn handle(&self, mut inside: TcpStream, dst: SocketAddr, who: Process) {
         if dst.port() == 53 {
             return self.questions(inside).await;
         }

@@ -140,7 +140,7 @@ async fn dial(door: &Arc<Door>, dst: SocketAddr) -> TcpStream {
     let program = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (inside, _) = listener.accept().await.unwrap();
     let door = Arc::clone(door);
-    tokio::spawn(async move { door.handle(inside, dst, None, None).await });
+    tokio::spawn(async move { door.arrive(inside, dst, None, None).await });
     program
 }
 
@@ -478,35 +478,27 @@ async fn p4_where_connections_are_made_each_goes_where_it_was_meant_and_a_strang
 }
 
 #[tokio::test]
-async fn a_silent_connection_holds_one_place_and_the_next_waits_for_it() {
+async fn a_silent_connection_holds_one_place_and_the_next_is_known_and_waits_for_it() {
     let log = Log::new(false);
     let limits = Limits { connections: 1, ..Limits::default() };
     let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), limits, None));
-    let ip = address(&door.gate, "model.test.");
-    let first = door.room().await;
-    assert!(first.is_some());
-    let mut waiting = Box::pin(door.room());
-    assert!(futures_poll(&mut waiting).await.is_none(), "there is no room for a second");
-    assert!(log.lines().contains(&"limit connections".to_owned()));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let program = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let (inside, _) = listener.accept().await.unwrap();
-    let door2 = Arc::clone(&door);
-    let slow = tokio::spawn(async move { door2.handle(inside, SocketAddr::new(ip, 8443), None, first).await });
+    let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
+    let first = dial(&door, dst).await;
     log.wait_for("Connect model.test:8443 Allowed network.rule[0]").await;
-    assert!(futures_poll(&mut waiting).await.is_none(), "an open connection keeps its place, however silent");
-    drop(program);
-    slow.await.unwrap();
-    assert!(tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("its end makes room").is_some());
-}
-
-/// Polls once, after everything else had a turn.
-async fn futures_poll<F: std::future::Future + Unpin>(f: &mut F) -> Option<F::Output> {
-    tokio::select! {
-        biased;
-        out = f => Some(out),
-        () = tokio::task::yield_now() => None,
-    }
+    let mut second = dial(&door, dst).await;
+    log.wait_for("limit connections").await;
+    second.write_all(b"hello").await.unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(300), second.read_u8()).await;
+    assert!(early.is_err(), "an open connection keeps its place, however silent");
+    assert_eq!(
+        log.lines().iter().filter(|l| l.contains("Allowed network")).count(),
+        2,
+        "its lookup and itself: {:?}",
+        log.lines()
+    );
+    drop(first);
+    let back = tokio::time::timeout(Duration::from_secs(20), second.read_u8()).await.expect("its end makes room").unwrap();
+    assert_eq!(back, b'h');
 }
 
 #[tokio::test]

@@ -68,11 +68,12 @@ fn raise_descriptors() {
     }
 }
 
-/// The way out's bounds: two descriptors a connection, and enough kept back for clients, sensors and a freeze.
+/// The way out's bounds: two descriptors a connection and one for each that waits, and enough kept back for clients, sensors and a
+/// freeze.
 pub(crate) fn network_limits() -> egress::Limits {
     let usual = egress::Limits::default();
     let have = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let room = usize::try_from(have.saturating_sub(300) / 2).unwrap_or(usize::MAX);
+    let room = usize::try_from(have.saturating_sub(300) / 3).unwrap_or(usize::MAX);
     egress::Limits { connections: usual.connections.min(room.max(16)), ..usual }
 }
 
