@@ -57,7 +57,7 @@ fn request(text: &str) -> Request {
     match text.split_once(' ').unwrap() {
         ("connect", t) => Request::Connect(Target::parse(t).unwrap()),
         ("lookup", h) => Request::Lookup(policy::Host::parse(h).unwrap()),
-        _ => panic!("{text}: a request begins with `connect` or `lookup`"),
+        _ => Request::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")),
     }
 }
 

@@ -333,4 +333,14 @@ pub(crate) enum PolicyVerb {
     },
     /// Show a task's policy in plain language
     Show(One),
+    /// Say which rule answers a request, from which file and line
+    Explain {
+        /// Id, branch or title of the task
+        id: String,
+        /// `example.org`, `example.org:443` or `GET https://example.org/path`
+        request: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }

@@ -11,6 +11,14 @@ pub(crate) fn policy(engine: &Engine, args: &Policy) -> Result<u8, Error> {
             let view = engine.policy_check(file)?;
             show(&view, *json)?;
         }
+        PolicyVerb::Explain { id, request, json } => {
+            let lines = engine.policy_explain(&engine.find_task(id)?, request)?;
+            if *json {
+                out::json(&serde_json::json!({ "lines": lines }))?;
+            } else {
+                lines.iter().try_for_each(|l| out::line(&safe(l)))?;
+            }
+        }
         PolicyVerb::Show(a) => show(&engine.policy_show(&engine.find_task(&a.id)?)?, a.json)?,
     }
     Ok(0)

@@ -174,6 +174,14 @@ impl Engine {
         self.policy_view(self.task_policy_text(id)?)
     }
 
+    /// Why a task's policy answers a request as it does, a line each: the answer, then every rule that matches with its file and
+    /// line. A request is `example.org`, `example.org:443` or `GET https://example.org/path`.
+    pub fn policy_explain(&self, id: &TaskId, request: &str) -> Result<Vec<String>, Error> {
+        self.need_task(id)?;
+        let request = policy::Request::parse(request).map_err(|e| Error::new(Code::Usage, format!("`{request}`: {e}")))?;
+        Ok(policy::explain(self.task_policy(id)?.policy(), &request))
+    }
+
     fn task_policy_text(&self, id: &TaskId) -> Result<PolicyText, Error> {
         let inputs = self.db.task_inputs(id)?;
         inputs.map(|(text, _)| text).ok_or_else(|| Error::new(Code::NotFound, format!("task {id} has no policy")))

@@ -18,6 +18,33 @@ pub enum Request {
     Http(Target, HttpRequest),
 }
 
+impl Request {
+    /// Reads what a person asks about: `example.org`, `example.org:443`, or `GET https://example.org/path`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some((method, url)) = text.trim().split_once(' ') else {
+            let text = text.trim();
+            return match Target::parse(text) {
+                Ok(target) => Ok(Self::Connect(target)),
+                Err(_) if !text.contains(':') => Host::parse(text).map(Self::Lookup).map_err(|e| e.to_string()),
+                Err(e) => Err(e.to_string()),
+            };
+        };
+        let url = url.trim();
+        let (usual, rest) = match url.split_once("://") {
+            Some(("https", rest)) => (443, rest),
+            Some(("http", rest)) => (80, rest),
+            _ => return Err("a request is written as `GET https://example.org/path`".into()),
+        };
+        let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+        let path = path.split(['?', '#']).next().unwrap_or(path);
+        let target = Target::parse(host).or_else(|_| Target::parse(&format!("{host}:{usual}"))).map_err(|e| e.to_string())?;
+        Ok(Self::Http(target, HttpRequest::new(method, path).map_err(|e| e.to_string())?))
+    }
+}
+
 /// A ruling, with where the winning rule says that the name leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {

@@ -14,7 +14,7 @@ impl Narrowing {
     /// What the repository's file alone answers about a connection, or [`None`] where it says nothing.
     pub fn decide(&self, target: &Target) -> Option<Ruling> {
         let section = self.0.networks.first()?;
-        section.rule_on(&target.to, Some(target.port), None).map(|(ruling, _)| ruling)
+        section.arrival(&target.to, Some(target.port)).map(|(ruling, _)| ruling)
     }
 }
 
