@@ -188,6 +188,10 @@ fn p1_npm_installs_from_the_persons_cache_without_a_network() {
         let policy = person.file("none.toml", policy);
         let ran = person.run_script(&repo.path, &["--policy", policy.to_str().unwrap()], "test ! -e ~/.npm/_cacache").ok().json();
         assert_eq!(ran["exit"], 0, "{ran}");
+        let told = show(&person, &text(&ran, "task"));
+        let rows = told["runs"][0]["report"]["caches"].as_array().cloned().unwrap_or_default();
+        let why = |row: &serde_json::Value| row["shown"] == false && text(row, "reason").contains("files.hide");
+        assert!(rows.iter().all(why), "one that is hidden is told so, and is not there below: {rows:?}");
     }
     assert_eq!(before.total, treehash(&live).unwrap().total);
 }

@@ -96,7 +96,7 @@ fn a_file_with_every_key_is_read_and_says_what_is_not_in_force() {
         "{shown}"
     );
     assert!(shown.contains("ACCEPTED LOSS: a run starts without `network`, on which rests promise 4"), "{shown}");
-    assert!(shown.contains("allow db.test on port 5432, leading to 127.0.0.1:5432"), "{shown}");
+    assert!(shown.contains("allow db.test on port 5432, carried unread, leading to 127.0.0.1:5432"), "{shown}");
 }
 
 #[test]
