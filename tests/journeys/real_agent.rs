@@ -4,7 +4,11 @@ use crate::steps::{apply, approve, events, look, run_of, text, untouched};
 use std::net::{Ipv4Addr, TcpListener};
 use testkit::endpoint::{Endpoint, Turn};
 use testkit::program::kept_dir;
+use testkit::tls::Identity;
 use testkit::{Repo, Sandbox, wait};
+
+/// The person's key.
+const KEY: &str = "sk-test-of-the-person-0123456789";
 
 /// The rig itself, without Airlock: where this is red, the agent or the script changed, not the product.
 #[test]
@@ -46,17 +50,14 @@ fn a_real_agent_works_in_the_jail_and_a_person_takes_what_is_good() {
     let script = misdeeds(&neighbour, canary.local_addr().unwrap().port());
     let calls = script.iter().filter(|t| matches!(t, Turn::Bash(_))).count();
     let kept = transcript("jailed");
-    let model = Endpoint::start(script, &kept);
+    let identity = Identity::new(&["api.anthropic.com"], person.root());
+    let model = Endpoint::start_tls(script, &kept, &identity);
     let policy = policy_for(&person, model.port());
     let (before, neighbour_before) = (look(&repo.path), look(&neighbour.path));
 
-    let base_url = format!("ANTHROPIC_BASE_URL=http://model.test:{}", model.port());
     let mut c = person.airlock_command(["run", "--agent", "claude-code", "--title", "Look around", "--prompt", "Look around."]);
     c.arg("--repo").arg(&repo.path).arg("--policy").arg(&policy);
-    for pair in [base_url.as_str(), "ANTHROPIC_API_KEY=dummy", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "IS_SANDBOX=1"] {
-        c.args(["--env", pair]);
-    }
-    c.arg("--json");
+    c.arg("--json").env("ANTHROPIC_API_KEY", KEY).env("SSL_CERT_FILE", &identity.authority);
     let ended = person.finish(c, b"");
     let ran = ended.clone().ok().json();
     let (task, tree) = (text(&ran, "task"), text(&ran, "tree"));
@@ -76,6 +77,16 @@ fn a_real_agent_works_in_the_jail_and_a_person_takes_what_is_good() {
     assert!(!results[4].contains("READ"), "it read nothing of ~/.ssh: {}", results[4]);
     assert!(results[5].contains("hook changed"), "its own hooks are its own: {}", results[5]);
     assert!(!results[6].contains("REACHED"), "it reached no host that is not allowed: {}", results[6]);
+    // Its key went to the model with each question, and was nowhere inside: the agent looked for it.
+    let asked = model.asked();
+    let keys: Vec<_> = asked.iter().filter(|a| a.head.starts_with("POST /v1/messages")).map(|a| a.key.as_deref()).collect();
+    assert!(!keys.is_empty() && keys.iter().all(|k| *k == Some(KEY)), "{keys:?}");
+    assert!(results[7].contains("airlock-placeholder-") && results[7].contains("looked"), "{}", results[7]);
+    for (what, text) in results.iter().enumerate() {
+        assert!(!text.contains(&KEY[4..]), "call {what} saw the key: {text}");
+    }
+    let grep = person.command("grep").args(["-rlF", KEY]).arg(person.data()).arg(person.runtime()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&grep.stdout), "", "nothing that is kept has the key");
     let said = std::fs::read_to_string(&kept).unwrap();
     assert!(!said.contains("CANARY-PRIVATE-KEY"), "no secret went to the model, see {}", kept.display());
     assert!(canary.accept().is_err(), "nothing connected to a port of the host's loopback");
@@ -93,7 +104,7 @@ fn a_real_agent_works_in_the_jail_and_a_person_takes_what_is_good() {
         e["kind"] == "file" && e["verdict"] == "denied" && e["op"] == "read" && e["process"]["program"] == "cat"
     });
     found("the refused host", &|e| e["kind"] == "network" && e["host"] == "not-allowed.example.org" && e["verdict"] == "denied");
-    found("the model's host", &|e| e["kind"] == "network" && e["host"] == "model.test" && e["verdict"] == "allowed");
+    found("the model's host", &|e| e["op"] == "request" && e["http"]["path"] == "/v1/messages" && e["verdict"] == "allowed");
     found("the agent's program", &|e| e["kind"] == "process" && e["op"] == "exec" && e["process"]["program"] == "bash");
 
     take_what_is_good(&person, &repo, &task, &tree);
@@ -162,6 +173,11 @@ pub(crate) fn misdeeds(neighbour: &Repo<'_>, closed_port: u16) -> Vec<Turn> {
             "curl -sS -m 10 http://not-allowed.example.org/ && echo REACHED; \
              curl -sS -m 10 http://127.0.0.1:{closed_port}/ && echo REACHED; true"
         )),
+        // The key's own letters are not in this command, which the agent's processes have in their memory and arguments.
+        Turn::bash(
+            "env | grep -i anthropic; for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; tr '\\0' ' ' < $p/cmdline; done 2>/dev/null | grep -c sk-te[s]t; \
+             grep -rlI sk-te[s]t ~ /tmp . 2>/dev/null; echo looked",
+        ),
         Turn::Text("That was all.".into()),
     ]
 }
@@ -181,11 +197,17 @@ hide = [{{ path = "~/.ssh", on_touch = "deny" }}]
 [network]
 default = "deny"
 [[network.rule]]
-host = "model.test"
-ports = [{port}]
+host = "api.anthropic.com"
+ports = [443]
 address = "127.0.0.1:{port}"
 decision = "allow"
 reason = "the scripted model"
+[[credential]]
+host = "api.anthropic.com"
+methods = ["POST"]
+paths = ["/v1/messages", "/v1/messages/count_tokens"]
+header = "x-api-key"
+from = {{ env = "ANTHROPIC_API_KEY" }}
 "#
         ),
     )

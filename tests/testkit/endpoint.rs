@@ -3,6 +3,8 @@
 //! Each turn is text or one call of the tool `Bash`. Which turn is next is read from the request alone (how many of the
 //! script's own calls have a result in it), so that a repeated request gets the same answer. Every request is kept.
 
+use crate::tls::Identity;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -34,6 +36,8 @@ pub struct Asked {
     pub head: String,
     /// Body as JSON, null where there was none.
     pub body: Value,
+    /// The key that it came with, by `x-api-key` or as a bearer token.
+    pub key: Option<String>,
 }
 
 struct Shared {
@@ -52,6 +56,15 @@ pub struct Endpoint {
 impl Endpoint {
     /// Starts one on a free port of 127.0.0.1. The requests are also written to `transcript`, one JSON object a line.
     pub fn start(script: Vec<Turn>, transcript: &Path) -> Self {
+        Self::begin(script, transcript, None)
+    }
+
+    /// The same over TLS.
+    pub fn start_tls(script: Vec<Turn>, transcript: &Path, identity: &Identity) -> Self {
+        Self::begin(script, transcript, Some(Arc::clone(&identity.config)))
+    }
+
+    fn begin(script: Vec<Turn>, transcript: &Path, tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
         let port = listener.local_addr().expect("a listener has an address").port();
         std::fs::write(transcript, "").unwrap_or_else(|e| panic!("{}: {e}", transcript.display()));
@@ -64,10 +77,18 @@ impl Endpoint {
                     break;
                 }
                 let Ok(connection) = connection else { continue };
-                let shared = Arc::clone(&for_thread);
+                let (shared, tls) = (Arc::clone(&for_thread), tls.clone());
                 std::thread::spawn(move || {
+                    let ready = connection.set_read_timeout(Some(Duration::from_secs(300))).and(connection.set_nodelay(true));
+                    ready.expect("a connection has options");
                     // A client that goes away in the middle is its own affair.
-                    drop(serve(&shared, &connection));
+                    drop(match tls {
+                        None => serve(&shared, connection),
+                        Some(config) => {
+                            let session = ServerConnection::new(config).expect("a server can be set up");
+                            serve(&shared, StreamOwned::new(session, connection))
+                        }
+                    });
                 });
             }
         });
@@ -126,32 +147,36 @@ fn tool_results(body: &Value) -> Vec<(usize, String)> {
         .collect()
 }
 
-fn serve(shared: &Shared, connection: &TcpStream) -> std::io::Result<()> {
-    connection.set_read_timeout(Some(Duration::from_secs(300)))?;
-    connection.set_nodelay(true)?;
-    let mut reader = BufReader::new(connection.try_clone()?);
-    let mut writer = connection.try_clone()?;
+fn serve(shared: &Shared, connection: impl Read + Write) -> std::io::Result<()> {
+    let mut reader = BufReader::new(connection);
     loop {
         let mut head = String::new();
         if reader.read_line(&mut head)? == 0 {
             return Ok(());
         }
-        let (mut length, mut chunked) = (0usize, false);
+        let (mut length, mut chunked, mut key) = (0usize, false, None);
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line)? == 0 {
                 return Ok(());
             }
-            let line = line.trim_end().to_ascii_lowercase();
+            let written = line.trim_end();
+            let line = written.to_ascii_lowercase();
             if line.is_empty() {
                 break;
+            }
+            for name in ["x-api-key:", "authorization: bearer"] {
+                if line.starts_with(name) {
+                    key = Some(written[name.len()..].trim().to_owned());
+                }
             }
             if let Some(n) = line.strip_prefix("content-length:") {
                 length = n.trim().parse().unwrap_or(0);
             }
             chunked |= line.starts_with("transfer-encoding:") && line.contains("chunked");
             if line.starts_with("expect:") {
-                writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+                reader.get_mut().write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+                reader.get_mut().flush()?;
             }
         }
         let mut bytes = Vec::new();
@@ -173,14 +198,15 @@ fn serve(shared: &Shared, connection: &TcpStream) -> std::io::Result<()> {
         }
         let head = head.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        record(shared, &head, &body)?;
-        answer(shared, &mut writer, &head, &body)?;
+        record(shared, &head, &body, key)?;
+        answer(shared, reader.get_mut(), &head, &body)?;
+        reader.get_mut().flush()?;
     }
 }
 
-fn record(shared: &Shared, head: &str, body: &Value) -> std::io::Result<()> {
+fn record(shared: &Shared, head: &str, body: &Value, key: Option<String>) -> std::io::Result<()> {
     let mut asked = shared.asked.lock().expect("no server thread panics");
-    asked.push(Asked { head: head.to_owned(), body: body.clone() });
+    asked.push(Asked { head: head.to_owned(), body: body.clone(), key });
     let mut file = std::fs::OpenOptions::new().append(true).open(&shared.transcript)?;
     writeln!(file, "{}", json!({ "head": head, "body": body }))
 }

@@ -26,19 +26,17 @@ impl Seen {
     }
 }
 
-/// The running server.
-pub struct TlsServer {
-    /// Where it listens.
-    pub at: SocketAddr,
+/// Who a server is, and the authority that says so.
+pub struct Identity {
+    /// What the server is set up with.
+    pub config: Arc<ServerConfig>,
     /// The authority's certificate, as a file.
     pub authority: PathBuf,
-    seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-impl TlsServer {
-    /// Starts one for these names. `/echo` says back what it was sent, head and all; `/switch` turns to another protocol, which says
-    /// back each byte; everything else is answered with `served`.
-    pub fn start(names: &[&str], dir: &Path) -> Self {
+impl Identity {
+    /// A fresh one for these names; the authority's file lies in `dir`.
+    pub fn new(names: &[&str], dir: &Path) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -54,7 +52,24 @@ impl TlsServer {
             .with_no_client_auth()
             .with_single_cert(vec![leaf.der().clone()], PrivatePkcs8KeyDer::from(own.serialize_der()).into())
             .unwrap();
-        let config = Arc::new(config);
+        Self { config: Arc::new(config), authority }
+    }
+}
+
+/// The running server.
+pub struct TlsServer {
+    /// Where it listens.
+    pub at: SocketAddr,
+    /// The authority's certificate, as a file.
+    pub authority: PathBuf,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl TlsServer {
+    /// Starts one for these names. `/echo` says back what it was sent, head and all; `/switch` turns to another protocol, which says
+    /// back each byte; everything else is answered with `served`.
+    pub fn start(names: &[&str], dir: &Path) -> Self {
+        let Identity { config, authority } = Identity::new(names, dir);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let seen = Arc::<Mutex<Vec<Seen>>>::default();
