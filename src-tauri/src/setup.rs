@@ -1,7 +1,7 @@
 //! Builds the one window and wires commands to it.
 
 use crate::app::App;
-use crate::commands::{events, review, tasks, terminal};
+use crate::commands::{asks, events, review, tasks, terminal};
 use tauri::webview::{NewWindowResponse, PageLoadEvent};
 use tauri::{Manager, WebviewWindowBuilder};
 
@@ -30,6 +30,10 @@ pub(crate) fn run() -> tauri::Result<()> {
             review::decide,
             review::apply,
             review::undo,
+            asks::asks,
+            asks::answer,
+            asks::grants,
+            asks::revoke,
             events::watch,
             events::events,
             events::view_close,

@@ -3,6 +3,7 @@ import App from "./App.svelte";
 import { tauriClient, type Client } from "./ipc/client";
 import "./styles/tokens.css";
 import "./styles/base.css";
+import "./styles/inbox.css";
 
 function start(client: Client): void {
   const target = document.getElementById("app");
@@ -11,5 +12,5 @@ function start(client: Client): void {
 
 // `npm run dev` in a browser has no Rust side; the built window always has one and carries no fake.
 if (import.meta.env.DEV && !("__TAURI_INTERNALS__" in window)) {
-  void import("./ipc/fake").then(({ fakeClient }) => start(fakeClient(new URLSearchParams(location.search).has("empty"))));
+  void import("./ipc/fake").then(({ fakeClient }) => start(fakeClient(new URLSearchParams(location.search).has("empty"), true)));
 } else start(tauriClient);

@@ -1,56 +1,18 @@
-import axe from "axe-core";
-import { flushSync, mount, tick, unmount } from "svelte";
+import { mount, unmount } from "svelte";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import App from "./App.svelte";
 import VirtualList from "./components/VirtualList.svelte";
 import { fromPipes, INERT_OSC, makeInert } from "./features/terminal/xterm";
 import { fakeClient, HOSTILE, type Fake } from "./ipc/fake";
+import { $, accessible, all, click, press, settle, test } from "./on-screen";
 import { createRawSnippet } from "svelte";
 import { Terminal } from "@xterm/xterm";
 
-// xterm.js measures and paints, which jsdom does not: the view gets one that only keeps what was written.
-vi.mock("./features/terminal/xterm", async (original) => ({
-  ...(await original<typeof import("./features/terminal/xterm")>()),
-  makeTerminal: () => ({
-    cols: 80,
-    rows: 24,
-    options: {},
-    loadAddon: (a: { fit: () => void }) => (a.fit = () => undefined),
-    open: () => undefined,
-    onData: () => undefined,
-    onBinary: () => undefined,
-    onResize: () => undefined,
-    attachCustomKeyEventHandler: () => undefined,
-    write: (_: Uint8Array, done: () => void) => done(),
-    focus: () => undefined,
-    dispose: () => undefined,
-  }),
-  themeOf: () => ({}),
-}));
+vi.mock("./features/terminal/xterm", async (original) => ({ ...(await original<typeof import("./features/terminal/xterm")>()), ...(await import("./on-screen")).PLAIN_TERMINAL }));
 
 let app: object | null = null;
 let client: Fake;
 
-const $ = <T extends HTMLElement = HTMLElement>(q: string) => document.querySelector<T>(q);
-const all = (q: string) => Array.from(document.querySelectorAll<HTMLElement>(q));
-const test = (name: string) => $(`[data-test="${name}"]`);
-async function settle() {
-  for (let i = 0; i < 12; i++) {
-    flushSync();
-    await tick();
-    await Promise.resolve();
-  }
-}
-async function click(name: string) {
-  const el = test(name);
-  expect(el, `there is ${name}`).not.toBeNull();
-  el!.click();
-  await settle();
-}
-async function press(key: string, more: KeyboardEventInit = {}, on: EventTarget = document.body) {
-  on.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more }));
-  await settle();
-}
 async function open(empty = false) {
   client = fakeClient(empty);
   app = mount(App, { target: document.body, props: { client } });
@@ -66,12 +28,6 @@ afterEach(async () => {
   if (app) await unmount(app);
   app = null;
 });
-
-async function accessible() {
-  // Contrast is computed from the tokens in tokens.test.ts: jsdom has no layout to judge it by.
-  const { violations } = await axe.run(document.body, { rules: { "color-contrast": { enabled: false }, region: { enabled: false } } });
-  expect(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).join(" | ")}`)).toEqual([]);
-}
 
 describe("the empty window", () => {
   it("explains in three lines and offers a repository and the demo", async () => {

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may stop at once")]
 
 use db::{Database, DbError, DecisionRow, EventLog, ExitRow, ExitState};
+use model::ask::{Ask, AskState, Asked};
 use model::event::{Event, What};
-use model::id::{CommitId, ExitId, RepoId, RunId, TaskId, TreeId};
+use model::id::{AskId, CommitId, ExitId, RepoId, RunId, TaskId, TreeId};
 use model::run::PolicyText;
 use model::task::{Repo, Step, Task, TaskState};
 
@@ -150,4 +151,34 @@ fn a_database_that_another_is_just_making_is_waited_for() {
         other.execute_batch("COMMIT").unwrap();
         open.join().unwrap().unwrap();
     });
+}
+
+#[test]
+fn the_inbox_is_what_is_open_however_old_and_what_was_closed_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, task) = filled(&dir.path().join("a.db"));
+    let open = |id: u8, opened: u64| {
+        let ask = Ask {
+            id: AskId::from_random([id; 8]),
+            task: task.id.clone(),
+            run: RunId::from_random([1; 8]),
+            what: Asked::Connect { host: "a.test".into(), port: 443 },
+            process: None,
+            rule: "network.default".into(),
+            source: "standard".into(),
+            reason: String::new(),
+            opened,
+            state: AskState::Open,
+            tries: 1,
+            closed: None,
+            grant: None,
+        };
+        db.open_ask(opened, &ask).unwrap();
+        ask.id
+    };
+    let (first, before, since, last) = (open(1, 10), open(2, 20), open(3, 30), open(4, 40));
+    assert!(db.answer_ask(99, &before, AskState::Denied, None, None).unwrap());
+    assert!(db.answer_ask(100, &since, AskState::Denied, None, None).unwrap());
+    let found: Vec<AskId> = db.asks_since(100).unwrap().into_iter().map(|a| a.id).collect();
+    assert_eq!(found, [first, since, last], "oldest first");
 }

@@ -24,6 +24,8 @@ pub struct AskView {
     pub title: String,
     /// Name of its repository.
     pub repository: String,
+    /// For how many milliseconds each try is held, where it is open and its task's policy says so.
+    pub hold: Option<u64>,
 }
 
 /// A grant with what became of it.
@@ -68,6 +70,11 @@ impl Engine {
         self.db.asks(task, !all)?.into_iter().map(|ask| self.ask_view(ask)).collect()
     }
 
+    /// What waits for an answer in any task, and what was closed at or after a moment (unix milliseconds); oldest first.
+    pub fn inbox(&self, since: u64) -> Result<Vec<AskView>, Error> {
+        self.db.asks_since(since)?.into_iter().map(|ask| self.ask_view(ask)).collect()
+    }
+
     /// One ask.
     pub fn ask(&self, id: &AskId) -> Result<AskView, Error> {
         let ask = self
@@ -79,7 +86,9 @@ impl Engine {
 
     fn ask_view(&self, ask: Ask) -> Result<AskView, Error> {
         let task = self.need_task(&ask.task)?;
-        Ok(AskView { digest: ask.digest(), title: task.title, repository: self.repo_name(&task.repo)?, ask })
+        let policy = (ask.state == AskState::Open).then(|| self.task_policy(&ask.task).ok()).flatten();
+        let hold = policy.and_then(|p| u64::try_from(p.policy().hold().as_millis()).ok());
+        Ok(AskView { digest: ask.digest(), title: task.title, repository: self.repo_name(&task.repo)?, hold, ask })
     }
 
     fn repo_name(&self, id: &RepoId) -> Result<String, Error> {

@@ -1,6 +1,6 @@
 //! The TypeScript form of everything in `wire`: one function, whose result is committed as `ui/src/ipc/bindings.ts`.
 
-use super::{error, event, promise, review, task};
+use super::{ask, error, event, promise, review, task};
 use ts_rs::{Config, TS};
 
 /// The whole file.
@@ -42,6 +42,13 @@ pub(crate) fn typescript() -> String {
         event::NetOp,
         event::What,
         event::EventBatch,
+        ask::Asked,
+        ask::AskState,
+        ask::Ask,
+        ask::Scope,
+        ask::Answer,
+        ask::Grant,
+        ask::Revoked,
         review::Changes,
         review::LeftOut,
         review::ChangeKind,

@@ -111,6 +111,18 @@ pub(crate) enum What {
         sent: u64,
         received: u64,
     },
+    Ask {
+        ask: String,
+        about: String,
+        rule: String,
+    },
+    Decision {
+        ask: Option<String>,
+        grant: Option<String>,
+        about: String,
+        verdict: Verdict,
+        detail: String,
+    },
     Limit {
         limit: String,
         detail: String,
@@ -214,6 +226,14 @@ impl From<model::event::What> for What {
                 reason,
                 sent,
                 received,
+            },
+            m::What::Ask { ask, about, rule } => Self::Ask { ask: ask.to_string(), about, rule },
+            m::What::Decision { ask, grant, about, verdict, detail } => Self::Decision {
+                ask: ask.map(|a| a.to_string()),
+                grant: grant.map(|g| g.to_string()),
+                about,
+                verdict: verdict.into(),
+                detail,
             },
             m::What::Limit { limit, detail } => Self::Limit { limit, detail },
             m::What::Lifecycle { phase, detail } => Self::Lifecycle { phase, detail },

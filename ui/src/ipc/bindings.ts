@@ -103,7 +103,7 @@ export type Verdict = "allowed" | "denied" | "held" | "noted";
 export type FileOp = "read" | "write" | "create" | "change" | "rename" | "delete";
 export type ProcessOp = "exec" | "exit";
 export type NetOp = "lookup" | "connect" | "close" | "bind";
-export type What = { "kind": "file", op: FileOp, path: string, to: string | null, verdict: Verdict, rule: string, } | { "kind": "process", op: ProcessOp, status: number | null, } | { "kind": "network", op: NetOp, host: string, address: string | null, port: number, verdict: Verdict, rule: string, reason: string, sent: number, received: number, } | { "kind": "limit", limit: string, detail: string, } | { "kind": "lifecycle", phase: string, detail: string, };
+export type What = { "kind": "file", op: FileOp, path: string, to: string | null, verdict: Verdict, rule: string, } | { "kind": "process", op: ProcessOp, status: number | null, } | { "kind": "network", op: NetOp, host: string, address: string | null, port: number, verdict: Verdict, rule: string, reason: string, sent: number, received: number, } | { "kind": "ask", ask: string, about: string, rule: string, } | { "kind": "decision", ask: string | null, grant: string | null, about: string, verdict: Verdict, detail: string, } | { "kind": "limit", limit: string, detail: string, } | { "kind": "lifecycle", phase: string, detail: string, };
 export type EventBatch = { 
 /**
  * The events.
@@ -113,6 +113,57 @@ events: Array<Event>,
  * Whether the log holds no more than this for now.
  */
 caughtUp: boolean, };
+export type Asked = { "about": "connect", host: string, port: number, };
+export type AskState = "open" | "allowed" | "denied" | "ended";
+export type Ask = { id: string, 
+/**
+ * What an answer names: that of what is shown.
+ */
+digest: string, task: string, 
+/**
+ * The task's.
+ */
+title: string, 
+/**
+ * Name of the task's repository.
+ */
+repository: string, run: string, what: Asked, process: Process | null, rule: string, 
+/**
+ * File and line of the rule.
+ */
+source: string, reason: string, opened: number, state: AskState, tries: number, closed: number | null, 
+/**
+ * For how many milliseconds each try is held, where that is known.
+ */
+hold: number | null, };
+export type Scope = "once" | "task" | "repo";
+export type Answer = { "answer": "allow", scope: Scope, 
+/**
+ * For how many milliseconds; for good where absent.
+ */
+lasts: number | null, } | { "answer": "deny" };
+export type Grant = { id: string, 
+/**
+ * Title of its task; every task of the repository where absent.
+ */
+title: string | null, repository: string, what: Asked, made: number, until: number | null, 
+/**
+ * How often it may still be used; without end where absent.
+ */
+left: number | null, used: number, revoked: number | null, 
+/**
+ * Whether it permits something more.
+ */
+lives: boolean, };
+export type Revoked = { 
+/**
+ * Whether it was there to be taken back.
+ */
+was: boolean, 
+/**
+ * Connections that were closed.
+ */
+closed: number, };
 export type Changes = { tree: string, 
 /**
  * False when something ran while it was taken: it can be looked at, not approved.

@@ -74,6 +74,14 @@ export interface Client {
   /** Approves exactly what the tree and the review show, and applies it. */
   apply(task: string, tree: string, result: string, onto: string, message: string): Promise<B.Applied>;
   undo(task: string): Promise<B.Applied>;
+  /** Open asks of all tasks and those that were closed at or after a moment, oldest first. */
+  asks(since: number): Promise<B.Ask[]>;
+  /** Answers the ask of which exactly this was shown. */
+  answer(ask: string, digest: string, answer: B.Answer): Promise<void>;
+  /** Newest first. */
+  grants(): Promise<B.Grant[]>;
+  /** Takes a grant back and closes what lives by it. */
+  revoke(grant: string): Promise<B.Revoked>;
 }
 
 async function call<T>(command: string, args: Record<string, unknown> = {}): Promise<T> {
@@ -150,4 +158,8 @@ export const tauriClient: Client = {
   decide: (task, tree, accept, reject) => call("decide", { task, tree, accept, reject }),
   apply: (task, tree, result, onto, message) => call("apply", { task, tree, result, onto, message }),
   undo: (task) => call("undo", { task }),
+  asks: (since) => call("asks", { since }),
+  answer: (ask, digest, answer) => call("answer", { ask, digest, answer }),
+  grants: () => call("grants"),
+  revoke: (grant) => call("revoke", { grant }),
 };

@@ -1,5 +1,6 @@
 // The same interface in memory: for tests, and for work on the window in a browser.
-import type { Client, Event, EventBatch, FileDecision, Changes, ChangedFile, Cure, Kept, Overview, Repo, Row, Run, Span, Task, TerminalSink, What, Process } from "./client";
+import { askOf, fakeDesk, type FakeDesk } from "./fake-asks";
+import type { Ask, Client, Event, EventBatch, FileDecision, Changes, ChangedFile, Cure, Kept, Overview, Repo, Row, Run, Span, Task, TerminalSink, What, Process } from "./client";
 
 /** A refusal as the Rust side sends it. */
 function refuse(code: string, message: string): Error {
@@ -92,6 +93,9 @@ function events(runId: string): Event[] {
     [claude, file("rename", "replay.ts.tmp", "allowed", "replay.ts")],
     [claude, file("delete", "clients/ts/src/replay.old.ts")],
     [claude, net("close", "api.anthropic.com", "allowed", "the agent’s model", "203.0.113.7:443")],
+    [claude, { kind: "network", op: "connect", host: "vectors.example.org", address: null, port: 443, verdict: "held", rule: "network.default", reason: "", sent: 0, received: 0 }],
+    [claude, { kind: "ask", ask: "kkkkkkkk", about: "vectors.example.org:443", rule: "network.default" }],
+    [null, { kind: "decision", ask: "kkkkkkkk", grant: "gggggggg", about: "vectors.example.org:443", verdict: "allowed", detail: "allowed for the task, for 1800 s" }],
     [null, { kind: "limit", limit: "processes", detail: "1,024 of 1,024 processes" }],
   ];
   return list.map(([p, what, count], i) => ({ seq: i + 1, time: START + i * 1377, run: runId, count: count ?? 1, process: p, what }));
@@ -137,6 +141,10 @@ function rows(): Row[] {
 
 /** What a test may look at or push. */
 export interface Fake extends Client {
+  /** Opens an ask of the first running task, or of the task that is named, and tells the window. */
+  ask(more?: Partial<Ask>): Ask;
+  /** Changes asks and grants and tells the window. */
+  putAsks(change: (desk: FakeDesk) => void): void;
   /** Every call, with its arguments. */
   calls: [string, ...unknown[]][];
   /** Makes the next call of that name fail. */
@@ -147,8 +155,8 @@ export interface Fake extends Client {
   put(change: (o: Overview) => void): void;
 }
 
-/** A client with four repositories and a task of each state, or with nothing. */
-export function fakeClient(empty = false): Fake {
+/** A client with four repositories and a task of each state, or with nothing; with or without something that waits. */
+export function fakeClient(empty = false, waits = false): Fake {
   const state: Overview = empty
     ? { repos: [], tasks: [] }
     : {
@@ -175,6 +183,7 @@ export function fakeClient(empty = false): Fake {
     return t;
   };
   const review = () => ({ tree: TREE, files: FILES.map((f) => ({ path: f.path, decision: decisions.get(f.path) ?? ("open" as const), changedSince: false })), result: TREE.split("").reverse().join(""), approved: false });
+  const desk = fakeDesk(waits && !empty);
   async function run<T>(name: keyof Client, args: unknown[], work: () => T): Promise<T> {
     calls.push([name, ...args]);
     await Promise.resolve();
@@ -196,6 +205,29 @@ export function fakeClient(empty = false): Fake {
 
   return {
     calls,
+    ask(more) {
+      const made = askOf(state.tasks, more);
+      desk.asks.push(made);
+      changed();
+      return made;
+    },
+    putAsks(change) {
+      change(desk);
+      changed();
+    },
+    asks: (since) => run("asks", [since], () => desk.asks.filter((a) => a.state === "open" || (a.closed ?? 0) >= since)),
+    answer: (id, digest, answer) =>
+      run("answer", [id, digest, answer], () => {
+        desk.answer(id, digest, answer);
+        changed();
+      }),
+    grants: () => run("grants", [], () => desk.grants),
+    revoke: (id) =>
+      run("revoke", [id], () => {
+        const done = desk.revoke(id);
+        changed();
+        return done;
+      }),
     failNext: (name, code, message) => void fails.set(name, refuse(code, message)),
     pushEvents: (batch) => feeds.forEach((f) => f(batch)),
     put(change) {

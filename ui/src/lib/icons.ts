@@ -54,4 +54,5 @@ export type IconName =
   | "tune"
   | "scroll"
   | "sun"
-  | "moon";
+  | "moon"
+  | "inbox";

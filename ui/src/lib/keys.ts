@@ -1,13 +1,14 @@
 // Every key of the window in one table: the sheet, the hints and the handlers read it.
 
 /** Where a key acts. */
-export type Where = "anywhere" | "activity" | "changes" | "terminal" | "dialog";
+export type Where = "anywhere" | "activity" | "changes" | "inbox" | "terminal" | "dialog";
 
 /** What a key does. */
 export type Action =
-  | "new" | "tab1" | "tab2" | "tab3" | "prevTask" | "nextTask" | "pause" | "region" | "sheet" | "back"
+  | "new" | "tab1" | "tab2" | "tab3" | "prevTask" | "nextTask" | "pause" | "region" | "sheet" | "back" | "oldestAsk"
   | "down" | "up" | "open" | "filter" | "nextDenied" | "follow" | "latest"
   | "accept" | "reject" | "view" | "prevHunk" | "nextHunk" | "marks"
+  | "deny" | "once" | "longer"
   | "leave" | "copy" | "paste" | "confirm" | "close";
 
 /** One line of the table. */
@@ -28,6 +29,7 @@ export const KEYS: readonly Key[] = [
   { where: "anywhere", action: "prevTask", keys: ["Alt+ArrowUp"], words: "task above" },
   { where: "anywhere", action: "nextTask", keys: ["Alt+ArrowDown"], words: "task below" },
   { where: "anywhere", action: "pause", keys: ["Alt+p"], words: "pause, continue" },
+  { where: "anywhere", action: "oldestAsk", keys: ["a"], words: "oldest ask" },
   { where: "anywhere", action: "region", keys: ["F6"], words: "next region" },
   { where: "anywhere", action: "sheet", keys: ["?"], words: "all keys" },
   { where: "anywhere", action: "back", keys: ["Escape"], words: "back" },
@@ -47,6 +49,11 @@ export const KEYS: readonly Key[] = [
   { where: "changes", action: "view", keys: ["v"], words: "unified, split" },
   { where: "changes", action: "marks", keys: ["x"], words: "only marked files" },
   { where: "changes", action: "filter", keys: ["/"], words: "filter files" },
+  { where: "inbox", action: "down", keys: ["j", "ArrowDown"], words: "next ask" },
+  { where: "inbox", action: "up", keys: ["k", "ArrowUp"], words: "ask before" },
+  { where: "inbox", action: "deny", keys: ["d"], words: "deny" },
+  { where: "inbox", action: "once", keys: ["o"], words: "allow once" },
+  { where: "inbox", action: "longer", keys: ["f"], words: "allow for longer" },
   { where: "terminal", action: "leave", keys: ["Ctrl+Shift+Escape"], words: "back to Airlock" },
   { where: "terminal", action: "copy", keys: ["Ctrl+Shift+C"], words: "copy" },
   { where: "terminal", action: "paste", keys: ["Ctrl+Shift+V"], words: "paste" },

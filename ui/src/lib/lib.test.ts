@@ -33,9 +33,10 @@ describe("text that hides is written out", () => {
 
 describe("the key table", () => {
   const ACTIONS: Record<Where, Action[]> = {
-    anywhere: ["new", "tab1", "tab2", "tab3", "prevTask", "nextTask", "pause", "region", "sheet", "back"],
+    anywhere: ["new", "tab1", "tab2", "tab3", "prevTask", "nextTask", "pause", "oldestAsk", "region", "sheet", "back"],
     activity: ["down", "up", "open", "filter", "nextDenied", "follow", "latest"],
     changes: ["down", "up", "accept", "reject", "nextHunk", "prevHunk", "view", "marks", "filter"],
+    inbox: ["down", "up", "deny", "once", "longer"],
     terminal: ["leave", "copy", "paste"],
     dialog: ["confirm", "close"],
   };

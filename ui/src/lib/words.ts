@@ -1,5 +1,5 @@
 // The words and glyphs of states, events, verdicts and marks. A colour never stands alone.
-import type { Event, Mark, Outcome, Task, TaskState, Verdict } from "../ipc/client";
+import type { Event, Mark, Origin, Outcome, Task, TaskState, Verdict } from "../ipc/client";
 import type { IconName } from "./icons";
 import { ago, plural, size } from "./time";
 
@@ -66,6 +66,10 @@ export function verdictOf(e: Event): Verdict | null {
     case "file":
     case "network":
       return e.what.verdict;
+    case "decision":
+      return e.what.verdict;
+    case "ask":
+      return "held";
     case "process":
       return e.what.op === "exec" ? "allowed" : null;
     default:
@@ -83,7 +87,10 @@ export function ruleOf(e: Event): string {
   switch (e.what.kind) {
     case "file":
     case "network":
+    case "ask":
       return e.what.rule;
+    case "decision":
+      return e.what.grant === null ? "" : `grant ${e.what.grant}`;
     case "limit":
       return `limits.${e.what.limit}`;
     default:
@@ -121,6 +128,10 @@ export function whatOf(e: Event): { icon: IconName; verb: string; object: string
       const tail = [w.host && w.address ? w.address : "", w.op === "close" ? `${size(w.sent)} out, ${size(w.received)} in` : "", many].filter(Boolean).join(" · ");
       return { icon: many ? "stack" : "net", verb: NET[w.op] ?? w.op, object: w.port ? `${where}:${w.port}` : where, path: false, to: null, tail, failed: false };
     }
+    case "ask":
+      return { icon: "inbox", verb: "asks for", object: w.about, path: false, to: null, tail: many, failed: false };
+    case "decision":
+      return { icon: VERDICTS[w.verdict].icon, verb: w.ask === null ? "grant ended" : "your answer", object: w.about, path: false, to: null, tail: w.detail, failed: false };
     case "limit":
       return { icon: "gauge", verb: w.limit, object: w.detail, path: false, to: null, tail: many, failed: false };
     case "lifecycle":
@@ -148,4 +159,16 @@ const MARKS: Record<Mark, { word: string; why: string; risk: boolean }> = {
 /** A mark's word and why it matters. */
 export function markOf(m: Mark): { word: string; why: string; risk: boolean } {
   return MARKS[m];
+}
+
+const ORIGINS: Record<Origin, string> = {
+  system: "a system program",
+  tool: "a tool of your home, brought in by the policy",
+  task: "written by this task",
+  unknown: "of unknown origin",
+};
+
+/** Where an executable is from. */
+export function originOf(o: Origin): string {
+  return ORIGINS[o];
 }

@@ -49,6 +49,15 @@ impl Database {
         })
     }
 
+    /// Those of all tasks that are open or were closed at or after a moment (unix milliseconds), oldest first.
+    pub fn asks_since(&self, closed: u64) -> Result<Vec<Ask>, DbError> {
+        self.read(|c| {
+            c.prepare(&format!("SELECT {COLUMNS} FROM ask WHERE state = 'open' OR closed >= ?1 ORDER BY opened, rowid"))?
+                .query_map([closed], row)?
+                .collect()
+        })
+    }
+
     /// One.
     pub fn ask(&self, id: &AskId) -> Result<Option<Ask>, DbError> {
         self.read(|c| c.query_row(&format!("SELECT {COLUMNS} FROM ask WHERE id = ?1"), [id.as_str()], row).optional())

@@ -2,10 +2,10 @@
 import type { AppError, Client, Event } from "../../ipc/client";
 import { haystack, verdictOf } from "../../lib/words";
 
-/** The kinds that a chip can hide; limits and lifecycle are always shown. */
+/** The kinds that a chip can hide; asks, answers, limits and lifecycle are always shown. */
 export const KINDS = ["file", "network", "process"] as const;
 export type Kind = (typeof KINDS)[number];
-export type Show = "all" | "denied";
+export type Show = "all" | "denied" | "held";
 
 /** Events in memory, newest last. Grows in place: `version` says when. */
 export class Feed {
@@ -16,6 +16,7 @@ export class Feed {
   /** How many are in `all`, which itself tells nobody. */
   total = $state(0);
   denied = $state(0);
+  held = $state(0);
   caughtUp = $state(false);
   error = $state.raw<AppError | null>(null);
   text = $state("");
@@ -41,16 +42,20 @@ export class Feed {
     if (events.length === 0) return;
     const counts = { ...this.counts };
     let denied = 0;
+    let held = 0;
     const test = this.#test();
     for (const e of events) {
       this.all.push(e);
       if (e.what.kind in counts) counts[e.what.kind as Kind] += 1;
-      if (verdictOf(e) === "denied") denied += 1;
+      const verdict = verdictOf(e);
+      if (verdict === "denied") denied += 1;
+      else if (verdict === "held") held += 1;
       if (test(e)) this.shown.push(e);
     }
     this.counts = counts;
     this.total = this.all.length;
     this.denied += denied;
+    this.held += held;
     this.version += 1;
   }
 
@@ -59,7 +64,7 @@ export class Feed {
     return (e) => {
       const kind = e.what.kind;
       if ((KINDS as readonly string[]).includes(kind) && !this.kinds.has(kind as Kind)) return false;
-      if (this.show === "denied" && verdictOf(e) !== "denied") return false;
+      if (this.show !== "all" && verdictOf(e) !== this.show) return false;
       if (words.length === 0) return true;
       const hay = haystack(e);
       return words.every((w) => hay.includes(w));
