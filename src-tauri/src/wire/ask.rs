@@ -10,6 +10,7 @@ use ts_rs::TS;
 #[serde(tag = "about", rename_all = "lowercase")]
 pub(crate) enum Asked {
     Connect { host: String, port: u16 },
+    Request { host: String, port: u16, method: String, path: String },
 }
 
 /// Where an ask stands.
@@ -100,6 +101,7 @@ impl From<m::Asked> for Asked {
     fn from(a: m::Asked) -> Self {
         match a {
             m::Asked::Connect { host, port } => Self::Connect { host, port },
+            m::Asked::Request { host, port, method, path } => Self::Request { host, port, method, path },
         }
     }
 }

@@ -40,6 +40,7 @@ pub(crate) fn typescript() -> String {
         event::FileOp,
         event::ProcessOp,
         event::NetOp,
+        event::Http,
         event::What,
         event::EventBatch,
         ask::Asked,

@@ -82,6 +82,7 @@ pub(crate) enum NetOp {
     Lookup,
     Connect,
     Close,
+    Request,
     Bind,
 }
 
@@ -110,6 +111,7 @@ pub(crate) enum What {
         reason: String,
         sent: u64,
         received: u64,
+        http: Option<Http>,
     },
     Ask {
         ask: String,
@@ -131,6 +133,17 @@ pub(crate) enum What {
         phase: String,
         detail: String,
     },
+}
+
+/// A request of HTTP on a connection whose requests are read.
+#[derive(Debug, Clone, Serialize, TS)]
+pub(crate) struct Http {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// Status of the answer; none while it is held.
+    pub(crate) status: Option<u16>,
+    /// Until the head of the answer.
+    pub(crate) millis: u64,
 }
 
 /// A part of a task's log, in order.
@@ -211,11 +224,12 @@ impl From<model::event::What> for What {
                 },
                 status,
             },
-            m::What::Network { op, host, address, port, verdict, rule, reason, sent, received } => Self::Network {
+            m::What::Network { op, host, address, port, verdict, rule, reason, sent, received, http } => Self::Network {
                 op: match op {
                     m::NetOp::Lookup => NetOp::Lookup,
                     m::NetOp::Connect => NetOp::Connect,
                     m::NetOp::Close => NetOp::Close,
+                    m::NetOp::Request => NetOp::Request,
                     m::NetOp::Bind => NetOp::Bind,
                 },
                 host,
@@ -226,6 +240,7 @@ impl From<model::event::What> for What {
                 reason,
                 sent,
                 received,
+                http: http.map(|h| Http { method: h.method, path: h.path, status: h.status, millis: h.millis }),
             },
             m::What::Ask { ask, about, rule } => Self::Ask { ask: ask.to_string(), about, rule },
             m::What::Decision { ask, grant, about, verdict, detail } => Self::Decision {

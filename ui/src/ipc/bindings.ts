@@ -102,8 +102,17 @@ export type Origin = "system" | "tool" | "task" | "unknown";
 export type Verdict = "allowed" | "denied" | "held" | "noted";
 export type FileOp = "read" | "write" | "create" | "change" | "rename" | "delete";
 export type ProcessOp = "exec" | "exit";
-export type NetOp = "lookup" | "connect" | "close" | "bind";
-export type What = { "kind": "file", op: FileOp, path: string, to: string | null, verdict: Verdict, rule: string, } | { "kind": "process", op: ProcessOp, status: number | null, } | { "kind": "network", op: NetOp, host: string, address: string | null, port: number, verdict: Verdict, rule: string, reason: string, sent: number, received: number, } | { "kind": "ask", ask: string, about: string, rule: string, } | { "kind": "decision", ask: string | null, grant: string | null, about: string, verdict: Verdict, detail: string, } | { "kind": "limit", limit: string, detail: string, } | { "kind": "lifecycle", phase: string, detail: string, };
+export type NetOp = "lookup" | "connect" | "close" | "request" | "bind";
+export type Http = { method: string, path: string, 
+/**
+ * Status of the answer; none while it is held.
+ */
+status: number | null, 
+/**
+ * Until the head of the answer.
+ */
+millis: number, };
+export type What = { "kind": "file", op: FileOp, path: string, to: string | null, verdict: Verdict, rule: string, } | { "kind": "process", op: ProcessOp, status: number | null, } | { "kind": "network", op: NetOp, host: string, address: string | null, port: number, verdict: Verdict, rule: string, reason: string, sent: number, received: number, http: Http | null, } | { "kind": "ask", ask: string, about: string, rule: string, } | { "kind": "decision", ask: string | null, grant: string | null, about: string, verdict: Verdict, detail: string, } | { "kind": "limit", limit: string, detail: string, } | { "kind": "lifecycle", phase: string, detail: string, };
 export type EventBatch = { 
 /**
  * The events.
@@ -113,7 +122,7 @@ events: Array<Event>,
  * Whether the log holds no more than this for now.
  */
 caughtUp: boolean, };
-export type Asked = { "about": "connect", host: string, port: number, };
+export type Asked = { "about": "connect", host: string, port: number, } | { "about": "request", host: string, port: number, method: string, path: string, };
 export type AskState = "open" | "allowed" | "denied" | "ended";
 export type Ask = { id: string, 
 /**

@@ -8,9 +8,10 @@ export const ARMED_AFTER = 700;
 /** Open asks of one task that are shown as rows; the rest is one line. */
 export const ROWS = 3;
 
-/** What is asked for: `example.org:443`. */
+/** What is asked for: `example.org:443`, or `POST https://example.org/path`. */
 export function targetOf(what: Asked): string {
-  return `${what.host}:${what.port}`;
+  if (what.about === "connect") return `${what.host}:${what.port}`;
+  return `${what.method} ${what.port === 443 ? "https://" : ""}${what.host}${what.port === 443 ? "" : `:${what.port}`}${what.path}`;
 }
 
 const two = (n: number) => String(n).padStart(2, "0");
@@ -94,6 +95,7 @@ export function allowsWords(what: Asked, scope: Exclude<Scope, "once">, end: End
   const lasts = lastsOf(end, now);
   const until = lasts === null ? ", for good" : end === "today" ? " until midnight" : ` until ${dayOf(now + lasts, now)}`;
   const who = scope === "task" ? "Every program of this task" : `Every program of every task of ${repository}, later ones too,`;
+  if (what.about === "request") return `${who} may send ${targetOf(what)}${until}. It does not allow other methods, paths or hosts.`;
   return `${who} may connect to ${targetOf(what)}${until}. It does not allow other ports or ${isAddress(what) ? "addresses" : "names"}.`;
 }
 

@@ -125,6 +125,10 @@ export function whatOf(e: Event): { icon: IconName; verb: string; object: string
     }
     case "network": {
       const where = w.host || w.address || "";
+      if (w.http) {
+        const tail = [w.http.status === null ? "" : `${w.http.status} in ${w.http.millis} ms`, many].filter(Boolean).join(" · ");
+        return { icon: many ? "stack" : "net", verb: w.http.method, object: `${where}${w.port === 443 ? "" : `:${w.port}`}${w.http.path}`, path: false, to: null, tail, failed: (w.http.status ?? 0) >= 400 };
+      }
       const tail = [w.host && w.address ? w.address : "", w.op === "close" ? `${size(w.sent)} out, ${size(w.received)} in` : "", many].filter(Boolean).join(" · ");
       return { icon: many ? "stack" : "net", verb: NET[w.op] ?? w.op, object: w.port ? `${where}:${w.port}` : where, path: false, to: null, tail, failed: false };
     }
