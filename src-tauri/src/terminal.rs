@@ -6,7 +6,7 @@ use engine::{Attached, Code, Engine, Incoming, Sender};
 use model::id::TaskId;
 use model::protocol::{Reply, Request};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tauri::ipc::{Channel, InvokeResponseBody};
 
 /// Scrollback that is sent when a view opens, in bytes.
@@ -17,6 +17,10 @@ const UNDER_WAY: usize = 512 << 10;
 const BATCH: Duration = Duration::from_millis(16);
 /// How often a connection that broke while the run lives is made again.
 const ATTEMPTS: u32 = 5;
+/// Between two of them.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How long a run may take to start.
+const START: Duration = Duration::from_secs(60);
 
 /// Where a terminal's bytes go.
 pub(crate) struct Sink {
@@ -124,6 +128,14 @@ impl Terminal {
     }
 
     fn read(&self, engine: &Engine, task: &TaskId, mut attached: Option<Attached>) {
+        // A task can be on screen before its warden listens; that is not the end of its run.
+        let asked = Instant::now();
+        while attached.is_none() && !self.flow().closed && asked.elapsed() < START && starts(engine, task) {
+            std::thread::sleep(AGAIN);
+            attached = engine.attach(task).ok();
+        }
+        // It may have begun to listen between the two looks.
+        attached = attached.or_else(|| engine.attach(task).ok());
         let mut attempts = 0;
         while let Some(connection) = attached.take() {
             match self.read_live(connection) {
@@ -134,7 +146,7 @@ impl Terminal {
             // Broken while the run may live: attach again and draw everything anew.
             attempts += 1;
             if attempts <= ATTEMPTS && !self.flow().closed {
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(AGAIN);
                 attached = engine.attach(task).ok();
                 if attached.is_some() && !self.push(b"\x1bc") {
                     return;
@@ -212,6 +224,12 @@ impl Terminal {
             std::thread::sleep(BATCH);
         }
     }
+}
+
+/// Whether the newest run is still being started: its warden listens before it writes its report.
+fn starts(engine: &Engine, task: &TaskId) -> bool {
+    let view = engine.task(task).ok();
+    view.and_then(|v| v.runs.last().map(|r| r.run.report.is_none() && r.run.outcome.is_none())).unwrap_or(false)
 }
 
 enum Live {
