@@ -6,6 +6,7 @@ mod asks;
 mod bad_input;
 mod bad_plan;
 mod brought;
+mod clients;
 mod codes_and_streams;
 mod killed;
 mod limits;

@@ -9,15 +9,15 @@ use testkit::{Ended, Live, Repo, Sandbox, eventually};
 
 const KEY: &str = "sk-test-REAL-0123456789";
 
-struct World<'s> {
-    person: &'s Sandbox,
-    repo: Repo<'s>,
-    server: TlsServer,
+pub(crate) struct World<'s> {
+    pub(crate) person: &'s Sandbox,
+    pub(crate) repo: Repo<'s>,
+    pub(crate) server: TlsServer,
     policy: PathBuf,
 }
 
 impl<'s> World<'s> {
-    fn new(person: &'s Sandbox, rules: &str) -> Self {
+    pub(crate) fn new(person: &'s Sandbox, rules: &str) -> Self {
         let server = TlsServer::start(&["api.test", "other.test"], person.root());
         let address = server.at.to_string();
         let rule = |host: &str, more: &str| {
@@ -39,11 +39,11 @@ impl<'s> World<'s> {
         c
     }
 
-    fn run(&self, script: &str) -> Ended {
+    pub(crate) fn run(&self, script: &str) -> Ended {
         self.person.finish(self.command(script), b"")
     }
 
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.server.seen().into_iter().map(|s| s.line).collect()
     }
 

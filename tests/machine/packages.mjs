@@ -9,6 +9,7 @@ export const INCLUDE = [
   'busybox-static',
   'ca-certificates',
   'crun',
+  'curl',
   'dbus',
   'dbus-user-session',
   'fuse3',
@@ -26,6 +27,7 @@ export const INCLUDE = [
   'systemd',
   'systemd-sysv',
   'udev',
+  'wget',
 ]
 
 const META = 'linux-image-cloud-amd64'

@@ -15,6 +15,7 @@ mod env;
 mod fallback;
 mod granted;
 mod hidden;
+mod keystore;
 
 pub use check::Conflict;
 pub use fallback::{LOST_IN_PART, agent_without_namespaces, keeper_without_namespaces};
@@ -133,8 +134,11 @@ pub fn agent(spec: &RunSpec, grants: &Grants) -> Result<Plan, Conflict> {
     root.extend(toolconf::of_machine().into_iter().map(|(at, text)| Step::Cover { target: at.into(), contents: text.into() }));
     root.extend(etc::etc(identity, &home, &spec.hostname));
     root.extend(etc::machine(identity.uid, &grants.devices));
-    root.extend(Trusted::of(grants).map(Trusted::steps).unwrap_or_default());
+    let trusted = Trusted::of(grants);
+    let java = trusted.as_ref().map(|t| t.java(&shown)).unwrap_or_default();
+    root.extend(trusted.map(Trusted::steps).unwrap_or_default());
     root.extend(shown);
+    root.extend(java);
     // The agent finds its own git directory whatever it does to this file: it can't be written, moved or removed.
     root.push(Step::Cover { target: below(&workspace, b".git"), contents: Raw::from(format!("gitdir: {GIT}\n")) });
     let hidden = hidden::steps(spec, grants, &root);

@@ -1,8 +1,12 @@
 //! The run's own certificate authority, where programs of a jail look for those that they trust.
 
-use super::Grants;
+use super::{Grants, keystore};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use jail_plan::{Raw, Step};
-use std::path::Path;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use std::path::{Path, PathBuf};
 
 /// Where distributions keep the list of authorities that their programs read.
 const LISTS: [&str; 5] = [
@@ -12,6 +16,21 @@ const LISTS: [&str; 5] = [
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
+
+/// The same for Java.
+const JAVA_LISTS: [&str; 4] = [
+    "/etc/ssl/certs/java/cacerts",
+    "/etc/pki/ca-trust/extracted/java/cacerts",
+    "/etc/pki/java/cacerts",
+    "/etc/ca-certificates/extracted/java-cacerts.jks",
+];
+/// Where a Java has a list of its own, or a link to the system's.
+const OF_A_JAVA: &str = "lib/security/cacerts";
+/// Where distributions have their Javas.
+const JAVAS: &str = "/usr/lib/jvm";
+
+/// Where Chromium, Chrome and the Chrome that Playwright fetches look for what whoever runs the machine set up.
+const BROWSERS: [&str; 3] = ["chromium", "opt/chrome", "opt/chrome_for_testing"];
 
 /// Variables that name a list which stands in the place of the program's own, or of the system's.
 const WHOLE: [&str; 8] = [
@@ -50,16 +69,44 @@ impl Trusted {
 
     /// What shows them in a root of the jail's own: also in the place of the system's list, for programs that ask nobody.
     pub(super) fn steps(self) -> Vec<Step> {
-        let regular = |l: &&&str| std::fs::symlink_metadata(l).is_ok_and(|m| m.is_file());
-        let cover = |l: &&str| Step::Cover { target: Raw::from(*l), contents: Raw::from(self.whole.clone()) };
-        let mut steps: Vec<Step> = LISTS.iter().filter(regular).map(cover).collect();
+        let regular: Vec<&str> = LISTS.into_iter().filter(|l| is_file(Path::new(l))).collect();
+        let mut steps: Vec<Step> = regular.into_iter().map(|l| cover(Raw::from(l), &self.whole)).collect();
         let file = |name: &str, contents: Vec<u8>| Step::File {
             target: Raw::from(format!("{PLACE}/{name}")),
             contents: Raw::from(contents),
             mode: 0o444,
         };
-        steps.extend([file("trusted.pem", self.whole.clone()), file("authority.pem", self.own)]);
+        let own = CertificateDer::from_pem_slice(&self.own).map(|der| BASE64_STANDARD.encode(der)).unwrap_or_default();
+        let policy = serde_json::json!({ "CACertificates": [own] }).to_string();
+        steps.extend(BROWSERS.map(|browser| Step::File {
+            target: Raw::from(format!("/etc/{browser}/policies/managed/airlock.json")),
+            contents: Raw::from(policy.clone()),
+            mode: 0o444,
+        }));
+        steps.extend([file("trusted.pem", self.whole), file("authority.pem", self.own)]);
         steps
+    }
+
+    /// What stands in the place of the lists of Java: the system's, and those that come with a Java in one of the places `shown`.
+    pub(super) fn java(&self, shown: &[Step]) -> Vec<Step> {
+        let mut lists: Vec<(PathBuf, Raw)> = JAVA_LISTS.map(|l| (l.into(), l.into())).to_vec();
+        lists.extend(javas(Path::new(JAVAS)).map(|(java, _)| (java.clone(), java.into())));
+        for step in shown {
+            if let Step::Bind { source, target, .. } = step {
+                let of_one = (source.as_path().join(OF_A_JAVA), target.as_path().join(OF_A_JAVA).into());
+                let of_many = javas(&source.as_path().join("java"));
+                let of_many = of_many.map(|(list, java)| (list, target.as_path().join("java").join(java).join(OF_A_JAVA).into()));
+                lists.push(of_one);
+                lists.extend(of_many);
+            }
+        }
+        lists.retain(|(list, _)| is_file(list));
+        if lists.is_empty() {
+            return Vec::new();
+        }
+        let certificates: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(&self.whole).flatten().collect();
+        let store = keystore::of(&certificates.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+        lists.into_iter().map(|(_, target)| cover(target, &store)).collect()
     }
 
     /// The same as files in a directory of the jail's.
@@ -67,6 +114,20 @@ impl Trusted {
         let file = |name: &str, contents: Vec<u8>| (Raw::from(at.join(name)), Raw::from(contents));
         vec![file("trusted.pem", self.whole), file("authority.pem", self.own)]
     }
+}
+
+fn is_file(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|m| m.is_file())
+}
+
+fn cover(target: Raw, contents: &[u8]) -> Step {
+    Step::Cover { target, contents: Raw::from(contents.to_vec()) }
+}
+
+/// The lists of all Javas in a directory, and what each Java is called.
+fn javas(dir: &Path) -> impl Iterator<Item = (PathBuf, std::ffi::OsString)> + use<> {
+    let real = |e: &std::fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
+    std::fs::read_dir(dir).into_iter().flatten().flatten().filter(real).map(|e| (e.path().join(OF_A_JAVA), e.file_name()))
 }
 
 /// Variables for programs that keep a list of their own. `at` is where both lists are.

@@ -210,3 +210,19 @@ fn no_decoy_covers_what_the_run_is_to_have() {
     let found = decoys("/repo", &write);
     assert!(found.contains(&("/w/key".to_owned(), Ground::Shown { must_exist: true })), "what a run could move must be there");
 }
+
+#[test]
+fn a_java_that_the_person_installed_trusts_the_reader_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = "21-tem/lib/security/cacerts";
+    let at = dir.path().join("java").join(list);
+    std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+    std::fs::write(&at, "").unwrap();
+    let tools = [bind(Raw::from(dir.path()), Raw::from("/home/u/.sdkman/candidates"), Access::Read)];
+    let grants = Grants { authority: Some("none".into()), ..grants() };
+    let covered = Trusted::of(&grants).unwrap().java(&tools);
+    let Some(Step::Cover { target, contents }) = covered.last() else { unreachable!("{covered:?}") };
+    assert_eq!(target, &Raw::from(format!("/home/u/.sdkman/candidates/java/{list}")));
+    assert!(contents.as_bytes().starts_with(&[0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2]), "a keystore");
+    assert_eq!(std::fs::read(&at).unwrap(), b"", "the person's own is as it was");
+}
