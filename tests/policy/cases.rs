@@ -1,6 +1,6 @@
 //! Runs `policies/cases/*.toml`.
 
-use policy::{Policy, Problem, Request, Target};
+use policy::{Leads, Policy, Problem, Request, Target};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -26,6 +26,8 @@ struct Case {
     rule: String,
     reason: Option<String>,
     address: Option<String>,
+    /// The range that it must lead into.
+    cidr: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -91,7 +93,12 @@ fn every_case_is_answered_as_it_says() {
             if let Some(reason) = &case.reason {
                 assert_eq!(&answer.ruling.reason, reason, "{told}");
             }
-            assert_eq!(answer.address.map(|a| a.to_string()), case.address, "{told}");
+            let (address, cidr) = match answer.leads {
+                Leads::Public => (None, None),
+                Leads::At(a) => (Some(a.to_string()), None),
+                Leads::Within(range) => (None, Some(range.to_string())),
+            };
+            assert_eq!((address, cidr), (case.address.clone(), case.cidr.clone()), "{told}");
             let explained = policy::explain(&policy, &request);
             assert!(explained[0].contains(&case.rule), "the explanation names the rule that decided: {explained:#?}");
             count += 1;

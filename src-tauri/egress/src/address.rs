@@ -1,16 +1,22 @@
 //! Which addresses outside may be connected to without a rule that pins them.
 
+use policy::Range;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Why an address is not connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{address} is {kind}; only a rule with `address` leads there")]
+#[error("{address} is {kind}{cure}")]
 pub struct Unreachable {
     /// The address.
     pub address: IpAddr,
     /// What it is.
     pub kind: &'static str,
+    /// What leads there all the same; empty where nothing more is to say.
+    pub cure: &'static str,
 }
+
+/// What somebody may have as a network of their own.
+const NETWORKS: [&str; 3] = ["a private network", "shared by a carrier's customers", "for benchmarks"];
 
 /// Whether an address is a plain one of the public internet: not this machine, not a network of its owner, no metadata service, and
 /// no form that carries another address inside.
@@ -22,7 +28,24 @@ pub fn globally_reachable(address: IpAddr) -> Result<(), Unreachable> {
         IpAddr::V4(a) => v4(a),
         IpAddr::V6(a) => v6(a),
     };
-    kind.map_or(Ok(()), |kind| Err(Unreachable { address, kind }))
+    let cure = |kind| match NETWORKS.contains(&kind) {
+        true => "; only a rule with `address` or `cidr` leads there",
+        false => "; only a rule with `address` leads there",
+    };
+    kind.map_or(Ok(()), |kind| Err(Unreachable { address, kind, cure: cure(kind) }))
+}
+
+/// Whether an address is in a range that the person's rule names. What is no network of anybody's stays closed all the same: this
+/// machine, link-local addresses, with metadata services among them, and forms that carry another address inside.
+///
+/// # Errors
+/// What it is instead.
+pub(crate) fn reachable_within(address: IpAddr, range: Range) -> Result<(), Unreachable> {
+    match globally_reachable(address) {
+        _ if !range.contains(address) => Err(Unreachable { address, kind: "not in the range that its rule names", cure: "" }),
+        Err(closed) if !NETWORKS.contains(&closed.kind) => Err(closed),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Special-purpose blocks: first address, prefix length, what it is.

@@ -240,8 +240,8 @@ impl Door {
         let (target, ruling, ended) = match (target, answer.ruling.decision) {
             (Some(target), Decision::Allow) => (target, answer.ruling, None),
             (Some(target), Decision::Ask) => {
-                if let (Destination::Address(ip), None) = (&target.to, answer.address)
-                    && let Err(closed) = reachable(SocketAddr::new(*ip, target.port))
+                if let Destination::Address(ip) = target.to
+                    && let Err(closed) = reachable(SocketAddr::new(ip, target.port), answer.leads)
                 {
                     let reason = closed.to_string();
                     let ruling =
@@ -269,9 +269,9 @@ impl Door {
                 let ruling = Ruling { decision: Decision::Deny, rule: "inspect".into(), source: "airlock".into(), reason };
                 return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
             };
-            return reader.serve(inside, first, Arrival { target, pinned: answer.address, ruling, ended, who }).await;
+            return reader.serve(inside, first, Arrival { target, leads: answer.leads, ruling, ended, who }).await;
         }
-        match dial(&target, answer.address, &self.resolving, self.limits.connect).await {
+        match dial(&target, answer.leads, &self.resolving, self.limits.connect).await {
             Ok(outside) => {
                 let address = outside.peer_addr().unwrap_or(dst);
                 let named = (!self.gate.unread(&target)).then_some(&target);

@@ -1,11 +1,11 @@
 //! From an allowed connection to its end outside, and the bytes between.
 
-use crate::address::{globally_reachable, is_own};
+use crate::address::{globally_reachable, is_own, reachable_within};
 use crate::budget::{Spent, Way};
 use crate::gate::{Gate, name};
 use model::decision::Ruling;
 use model::event::{NetOp, Process, Verdict, What};
-use policy::{Destination, Target};
+use policy::{Destination, Leads, Target};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,17 +36,17 @@ pub(crate) enum Failed {
     Late(Duration),
 }
 
-/// Connects to where an allowed target leads: exactly to the pinned address, else to an address of the public internet.
+/// Connects to where an allowed target leads.
 pub(crate) async fn dial(
     target: &Target,
-    pinned: Option<SocketAddr>,
+    leads: Leads,
     resolving: &Arc<Semaphore>,
     within: Duration,
 ) -> Result<TcpStream, Failed> {
     let work = async {
-        let addresses = match pinned {
-            Some(a) => vec![a],
-            None => checked(resolve(target, resolving).await?)?,
+        let addresses = match leads {
+            Leads::At(a) => vec![a],
+            Leads::Public | Leads::Within(_) => checked(resolve(target, resolving).await?, leads)?,
         };
         let mut last = Failed::Closed(format!("{target} has no address"));
         for a in addresses.into_iter().take(TRIED) {
@@ -60,9 +60,12 @@ pub(crate) async fn dial(
     tokio::time::timeout(within, work).await.unwrap_or(Err(Failed::Late(within)))
 }
 
-/// Whether a bare address may be connected to without a rule that pins it: known before anybody is asked.
-pub(crate) fn reachable(address: SocketAddr) -> Result<(), Failed> {
-    checked(vec![address]).map(drop)
+/// Whether a bare address may be connected to at all: known before anybody is asked.
+pub(crate) fn reachable(address: SocketAddr, leads: Leads) -> Result<(), Failed> {
+    match leads {
+        Leads::At(_) => Ok(()),
+        Leads::Public | Leads::Within(_) => checked(vec![address], leads).map(drop),
+    }
 }
 
 async fn resolve(target: &Target, resolving: &Arc<Semaphore>) -> Result<Vec<SocketAddr>, Failed> {
@@ -88,11 +91,15 @@ async fn resolve(target: &Target, resolving: &Arc<Semaphore>) -> Result<Vec<Sock
 }
 
 /// The addresses that may be connected to. They are connected to as they are here, so a name that changes later changes nothing.
-fn checked(found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failed> {
+fn checked(found: Vec<SocketAddr>, leads: Leads) -> Result<Vec<SocketAddr>, Failed> {
     let mut good = Vec::new();
     let mut why = String::new();
     for a in found {
-        match globally_reachable(a.ip()) {
+        let may = match leads {
+            Leads::Within(range) => reachable_within(a.ip(), range),
+            Leads::Public | Leads::At(_) => globally_reachable(a.ip()),
+        };
+        match may {
             Err(e) => why = e.to_string(),
             Ok(()) if is_own(a.ip()) => {
                 why = format!("{} is an address of this machine; only a rule with `address` leads there", a.ip())
@@ -310,9 +317,30 @@ mod tests {
         for home in
             ["127.0.0.1:443", "[::1]:443", "10.1.2.3:443", "169.254.169.254:80", "[fe80::1]:443", "[::ffff:127.0.0.1]:443"]
         {
-            assert!(matches!(checked(vec![a(home)]), Err(Failed::Closed(_))), "{home}");
+            assert!(matches!(checked(vec![a(home)], Leads::Public), Err(Failed::Closed(_))), "{home}");
         }
-        let mixed = checked(vec![a("127.0.0.1:443"), a("1.1.1.1:443"), a("10.0.0.1:443")]).unwrap();
+        let mixed = checked(vec![a("127.0.0.1:443"), a("1.1.1.1:443"), a("10.0.0.1:443")], Leads::Public).unwrap();
         assert_eq!(mixed, [a("1.1.1.1:443")], "a name that also leads home keeps its public addresses only");
+    }
+
+    #[test]
+    fn p4_a_range_is_the_only_place_that_its_rule_leads_to() {
+        let a = |t: &str| t.parse::<SocketAddr>().unwrap();
+        let within = |range: &str, found: &[&str]| {
+            checked(found.iter().map(|f| a(f)).collect(), Leads::Within(policy::Range::parse(range).unwrap()))
+        };
+        let found = within("10.20.0.0/16", &["10.20.1.2:443", "10.21.1.2:443", "1.1.1.1:443", "127.0.0.1:443"]).unwrap();
+        assert_eq!(found, [a("10.20.1.2:443")], "nothing beside it, be it public");
+        assert_eq!(within("fd12::/16", &["[fd12::1]:443"]).unwrap(), [a("[fd12::1]:443")]);
+        for (range, home) in [
+            ("127.0.0.0/8", "127.0.0.1:443"),
+            ("169.254.0.0/16", "169.254.169.254:80"),
+            ("224.0.0.0/8", "224.0.0.1:443"),
+            ("fe80::/16", "[fe80::1]:443"),
+            ("64:ff9b::/96", "[64:ff9b::a01:203]:443"),
+            ("2002::/16", "[2002:a01:203::1]:443"),
+        ] {
+            assert!(matches!(within(range, &[home]), Err(Failed::Closed(_))), "{home} stays closed within {range}");
+        }
     }
 }

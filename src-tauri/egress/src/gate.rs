@@ -6,7 +6,7 @@ use crate::record::Recorder;
 use hickory_proto::rr::RecordType;
 use model::decision::{Decision, Ruling};
 use model::event::{Http, NetOp, Process, Verdict, What};
-use policy::{Answer, Destination, Host, HttpRequest, Policy, Request, Target};
+use policy::{Answer, Destination, Host, HttpRequest, Leads, Policy, Request, Target};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -112,7 +112,7 @@ impl Gate {
             Meaning::Nobody => {
                 let reason = "the address stands for names of this run, and no name was answered with it".into();
                 let ruling = Ruling { decision: Decision::Deny, rule: "name check".into(), source: "airlock".into(), reason };
-                return (None, Answer { ruling, address: None, narrow: false });
+                return (None, Answer { ruling, leads: Leads::Public, narrow: false });
             }
         };
         let target = Target { to, port: dst.port() };

@@ -20,9 +20,8 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use model::decision::{Decision, Ruling};
 use model::event::{Http, Process, Verdict};
-use policy::{Destination, HttpRequest, Target};
+use policy::{Destination, HttpRequest, Leads, Target};
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -64,7 +63,7 @@ pub(crate) struct Read {
 /// What a connection was let in by.
 pub(crate) struct Arrival {
     pub(crate) target: Target,
-    pub(crate) pinned: Option<SocketAddr>,
+    pub(crate) leads: Leads,
     pub(crate) ruling: Ruling,
     pub(crate) ended: Option<watch::Receiver<bool>>,
     pub(crate) who: Process,
@@ -73,10 +72,10 @@ pub(crate) struct Arrival {
 impl Reader {
     /// Serves a connection to its end.
     pub(crate) async fn serve(self: &Arc<Self>, inside: TcpStream, first: Vec<u8>, arrival: Arrival) {
-        let Arrival { target, pinned, ruling, ended, who } = arrival;
+        let Arrival { target, leads, ruling, ended, who } = arrival;
         let granted = ended.is_some();
         let open = Arc::new(Open::new(Arc::clone(&self.gate), &target, None, ruling, Some(who.clone())));
-        let served = self.speak(inside, first, &target, pinned, who, &open, granted);
+        let served = self.speak(inside, first, &target, leads, who, &open, granted);
         tokio::select! {
             ended = served => if let Err(e) = ended {
                 open.note(e);
@@ -92,7 +91,7 @@ impl Reader {
         mut inside: TcpStream,
         mut first: Vec<u8>,
         target: &Target,
-        pinned: Option<SocketAddr>,
+        leads: Leads,
         who: Process,
         open: &Arc<Open>,
         granted: bool,
@@ -111,7 +110,7 @@ impl Reader {
         }
         let (read, write) = inside.into_split();
         let whole = tokio::io::join(std::io::Cursor::new(first).chain(read), write);
-        let upstream = Upstream::new(target.clone(), pinned, tls, Arc::clone(&self.outside));
+        let upstream = Upstream::new(target.clone(), leads, tls, Arc::clone(&self.outside));
         let one = Arc::new(Read {
             reader: Arc::clone(self),
             target: target.clone(),

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use policy::{Destination, Target};
+use policy::{Destination, Leads, Target};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use std::net::SocketAddr;
@@ -84,7 +84,7 @@ enum Sender {
 /// The server's end of one inspected connection.
 pub(crate) struct Upstream {
     target: Target,
-    pinned: Option<SocketAddr>,
+    leads: Leads,
     tls: bool,
     outside: Arc<Outside>,
     many: tokio::sync::Mutex<Option<http2::SendRequest<AnyBody>>>,
@@ -96,10 +96,10 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(target: Target, pinned: Option<SocketAddr>, tls: bool, outside: Arc<Outside>) -> Self {
+    pub(crate) fn new(target: Target, leads: Leads, tls: bool, outside: Arc<Outside>) -> Self {
         Self {
             target,
-            pinned,
+            leads,
             tls,
             outside,
             many: tokio::sync::Mutex::default(),
@@ -177,7 +177,7 @@ impl Upstream {
     }
 
     async fn connect(&self) -> Result<Sender, Unanswered> {
-        let stream = dial(&self.target, self.pinned, &self.outside.resolving, self.outside.within).await?;
+        let stream = dial(&self.target, self.leads, &self.outside.resolving, self.outside.within).await?;
         stream.set_nodelay(true).unwrap_or_else(|e| tracing::debug!("options of a connection not set: {e}"));
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) = stream.peer_addr().ok();
         if !self.tls {

@@ -2,10 +2,10 @@
 
 use crate::host::{Destination, Host, Target};
 use crate::http::HttpRequest;
+use crate::leads::Leads;
 use crate::network::{Network, Rule};
 use crate::source::Policy;
 use model::decision::{Decision, Ruling};
-use std::net::SocketAddr;
 
 /// Something that a task wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,8 +50,8 @@ impl Request {
 pub struct Answer {
     /// The decision, its rule and reason.
     pub ruling: Ruling,
-    /// Where to connect instead of asking the name service; set only where the person's own winning rule pins it.
-    pub address: Option<SocketAddr>,
+    /// Where to connect, as the person's own winning rule says it.
+    pub leads: Leads,
     /// Whether it is about this very request, and says nothing of others of its host.
     pub narrow: bool,
 }
@@ -62,7 +62,7 @@ pub fn decide(policy: &Policy, request: &Request) -> Ruling {
     answer(policy, request).ruling
 }
 
-/// Judges like [`decide`] and adds the pinned address.
+/// Judges like [`decide`] and adds where it leads.
 pub fn answer(policy: &Policy, request: &Request) -> Answer {
     match request {
         Request::Connect(target) => at(policy, &target.to, Some(target.port), None),
@@ -84,7 +84,7 @@ pub fn answer(policy: &Policy, request: &Request) -> Answer {
 
 fn at(policy: &Policy, to: &Destination, port: Option<u16>, request: Option<&HttpRequest>) -> Answer {
     let mut worst: Option<Answer> = None;
-    let mut pinned = None;
+    let mut leads = Leads::Public;
     for (i, section) in policy.networks.iter().enumerate() {
         let found = match request {
             None if policy.reads(to, port) => section.arrival(to, port),
@@ -92,15 +92,15 @@ fn at(policy: &Policy, to: &Destination, port: Option<u16>, request: Option<&Htt
         };
         let Some((ruling, rule)) = found else { continue };
         if i == 0 {
-            pinned = rule.and_then(|r| r.address);
+            leads = rule.map_or(Leads::Public, |r| r.leads);
         }
         if worst.as_ref().is_none_or(|w| ruling.decision > w.ruling.decision) {
             let narrow = request.is_some() && rule.is_some_and(|r| r.requests.narrow());
-            worst = Some(Answer { ruling, address: None, narrow });
+            worst = Some(Answer { ruling, leads: Leads::Public, narrow });
         }
     }
     match worst {
-        Some(a) => Answer { address: pinned, ..a },
+        Some(a) => Answer { leads, ..a },
         None => Answer {
             ruling: Ruling {
                 decision: Decision::Deny,
@@ -108,7 +108,7 @@ fn at(policy: &Policy, to: &Destination, port: Option<u16>, request: Option<&Htt
                 source: policy.name.clone(),
                 reason: "the policy says nothing about the network".into(),
             },
-            address: None,
+            leads: Leads::Public,
             narrow: false,
         },
     }

@@ -3,6 +3,7 @@
 use crate::credential::{Attach, Source};
 use crate::decide::{Request, answer};
 use crate::host::Destination;
+use crate::leads::Leads;
 use crate::limits::Limits;
 use crate::network::{Inside, Network, Ports, Rule};
 use crate::source::{Policy, Tools};
@@ -22,8 +23,12 @@ pub fn explain(policy: &Policy, request: &Request) -> Vec<String> {
     if !a.ruling.reason.is_empty() {
         out.push(format!("reason: {}", plain(&a.ruling.reason)));
     }
-    if let (Some(address), Decision::Allow) = (a.address, a.ruling.decision) {
-        out.push(format!("leads to {address}, without asking the name service"));
+    if a.ruling.decision != Decision::Deny {
+        out.extend(match a.leads {
+            Leads::Public => None,
+            Leads::At(address) => Some(format!("leads to {address}, without asking the name service")),
+            Leads::Within(range) => Some(format!("leads to where the name service says, if that is in {range}")),
+        });
     }
     for n in &policy.networks {
         let matches = |r: &&Rule| if port.is_some() { r.matches(&to, port) } else { r.host.matches(&to) };
@@ -161,9 +166,13 @@ fn rule(r: &Rule) -> String {
         Inside::Inspect if r.requests.narrow() => format!(", {}", r.requests.words()),
         Inside::Inspect => ", each request read".to_owned(),
     };
-    let pinned = r.address.map_or_else(String::new, |a| format!(", leading to {a}"));
+    let leads = match r.leads {
+        Leads::Public => String::new(),
+        Leads::At(a) => format!(", leading to {a}"),
+        Leads::Within(range) => format!(", leading into {range}"),
+    };
     let reason = if r.reason.is_empty() { String::new() } else { format!(": {}", plain(&r.reason)) };
-    format!("{} {} on {ports}{inside}{pinned}{reason}", word(r.decision), r.host)
+    format!("{} {} on {ports}{inside}{leads}{reason}", word(r.decision), r.host)
 }
 
 fn word(d: Decision) -> &'static str {

@@ -1,7 +1,8 @@
 //! What Airlock knows about one agent: how it is started, what of its own it needs, and which hosts.
 
 use crate::credential::{self, Credential, Source};
-use crate::network::{self, Network, Ports};
+use crate::leads::Leads;
+use crate::network::{self, Inside, Network, Ports};
 use crate::place::HostPath;
 use crate::problem::{Problem, quote};
 use crate::read::{At, Notes, Table};
@@ -251,11 +252,46 @@ fn rules_as_toml(network: &Network, title: &str) -> String {
             Decision::Ask => "ask",
             Decision::Deny => "deny",
         };
-        let address = r.address.map_or_else(String::new, |a| format!("address = \"{a}\"\n"));
+        let leads = match r.leads {
+            Leads::Public => String::new(),
+            Leads::At(a) => format!("address = \"{a}\"\n"),
+            Leads::Within(range) => format!("cidr = \"{range}\"\n"),
+        };
+        let list = |key: &str, values: Vec<String>| format!("{key} = {}\n", toml::Value::from(values));
+        let methods = r.requests.methods.clone().map_or_else(String::new, |m| list("methods", m));
+        let paths = r.requests.paths.iter().flatten().map(ToString::to_string).collect::<Vec<_>>();
+        let paths = r.requests.paths.as_ref().map_or_else(String::new, |_| list("paths", paths));
+        let inside = match r.inside {
+            Inside::Unsaid => "",
+            Inside::Inspect => "inspect = true\n",
+            Inside::Tcp => "protocol = \"tcp\"\n",
+        };
         let (host, reason) = (text(r.host.to_string()), text(format!("{title}: {}", r.reason)));
-        out.push_str(&format!(
-            "\n[[network.rule]]\nhost = {host}\n{ports}{address}decision = \"{decision}\"\nreason = {reason}\n"
-        ));
+        out.push_str(&format!("\n[[network.rule]]\nhost = {host}\n{ports}{leads}{methods}{paths}{inside}decision = \"{decision}\"\nreason = {reason}\n"));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_kits_rule_says_all_of_itself_when_it_is_written_out() {
+        let text = "version = 1\n[network]\ndefault = \"deny\"\n\
+                    [[network.rule]]\nhost = \"*.example.org\"\nports = [443, 8443]\nmethods = [\"GET\"]\npaths = [\"/a/**\", \"/b\"]\n\
+                    decision = \"allow\"\n[[network.rule]]\nhost = \"read.test\"\ninspect = true\ndecision = \"ask\"\n\
+                    [[network.rule]]\nhost = \"db.test\"\nports = [5432]\nprotocol = \"tcp\"\naddress = \"127.0.0.1:5432\"\ndecision = \"allow\"\n\
+                    [[network.rule]]\nhost = \"intern.test\"\ncidr = \"10.20.0.0/16\"\ndecision = \"allow\"\n\
+                    [[network.rule]]\nhost = \"never.test\"\ndecision = \"deny\"\n";
+        let said = |text: &str| {
+            let policy = parse("kit", text).unwrap();
+            let rules = policy.networks[0].rules.clone().into_iter();
+            (rules.map(|r| (r.host, r.ports, r.requests, r.inside, r.leads, r.decision)).collect::<Vec<_>>(), policy)
+        };
+        let (rules, policy) = said(text);
+        let written = rules_as_toml(&policy.networks[0], "a kit");
+        assert_eq!(said(&format!("version = 1\n[network]\ndefault = \"deny\"\n{written}")).0, rules, "{written}");
+    }
 }

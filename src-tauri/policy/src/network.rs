@@ -2,6 +2,7 @@
 
 use crate::host::{Destination, HostPattern, Target, canonical};
 use crate::http::{self, HttpRequest, Requests};
+use crate::leads::{Leads, Range as Addresses};
 use crate::problem::quote;
 use crate::read::{At, Notes, Table};
 use crate::source::Whose;
@@ -41,8 +42,8 @@ pub struct Rule {
     pub requests: Requests,
     /// How what is inside a connection is treated.
     pub inside: Inside,
-    /// Where the name leads, always; the only way to loopback and private networks.
-    pub address: Option<SocketAddr>,
+    /// Where it leads.
+    pub leads: Leads,
     /// What it says in force. A rule with a narrowing that is not in force yet refuses, rather than allow more than is written.
     pub decision: Decision,
     /// What the file says.
@@ -187,8 +188,8 @@ fn rule(mut t: Table<'_>, notes: &mut Notes<'_>, index: usize, whose: Whose) -> 
     let written = decision.map_or(Decision::Deny, |d| d.value);
     let (host, host_span) = host(&mut t, notes, written);
     let ports = ports(&mut t, notes, written);
-    let address = address(&mut t, notes, written, whose);
-    if let (Some(HostPattern::Under(suffix)), None) = (&host, &address)
+    let leads = leads(&mut t, notes, written, whose);
+    if let (Some(HostPattern::Under(suffix)), Leads::Public) = (&host, leads)
         && written != Decision::Deny
         && !suffix.as_str().contains('.')
     {
@@ -202,7 +203,7 @@ fn rule(mut t: Table<'_>, notes: &mut Notes<'_>, index: usize, whose: Whose) -> 
     let examples = examples(&mut t, notes);
     let requests = http::requests(&mut t, notes);
     let inside = inside(&mut t, notes, &requests);
-    let narrowing = narrowing(&mut t, notes, whose);
+    let narrowing = narrowing(&mut t, notes);
     t.end(notes);
 
     let (decision, reason) = match narrowing.as_slice() {
@@ -227,7 +228,7 @@ fn rule(mut t: Table<'_>, notes: &mut Notes<'_>, index: usize, whose: Whose) -> 
     };
     let line = notes.line(&span);
     let made = match (host, notes.problems.len() == before) {
-        (Some(host), true) => Some(Rule { index, line, host, ports, requests, inside, address, decision, written, reason }),
+        (Some(host), true) => Some(Rule { index, line, host, ports, requests, inside, leads, decision, written, reason }),
         _ => None,
     };
     (made, examples)
@@ -296,6 +297,25 @@ fn ports(t: &mut Table<'_>, notes: &mut Notes<'_>, written: Decision) -> Ports {
         }
     }
     Ports::Only(out)
+}
+
+/// Reads `address` and `cidr`, of which a rule has one at most.
+fn leads(t: &mut Table<'_>, notes: &mut Notes<'_>, written: Decision, whose: Whose) -> Leads {
+    let pinned = address(t, notes, written, whose);
+    let Some(At { value, span }) = t.text(notes, "cidr") else { return pinned.map_or(Leads::Public, Leads::At) };
+    if whose == Whose::Repository {
+        only_person(notes, &span, &format!("{}.cidr", t.path));
+    } else if written == Decision::Deny {
+        notes.problem(&span, format!("`{}` refuses, so that it leads nowhere", t.path), "take `cidr` out");
+    } else if pinned.is_some() {
+        notes.problem(&span, "a rule leads to one `address` or into one `cidr`", "take one of them out");
+    } else {
+        match Addresses::parse(&value) {
+            Ok(range) => return Leads::Within(range),
+            Err(cure) => notes.problem(&span, format!("{} is no range of addresses", quote(&value)), cure),
+        }
+    }
+    Leads::Public
 }
 
 fn address(t: &mut Table<'_>, notes: &mut Notes<'_>, written: Decision, whose: Whose) -> Option<SocketAddr> {
@@ -372,21 +392,8 @@ fn inside(t: &mut Table<'_>, notes: &mut Notes<'_>, requests: &Requests) -> Insi
 }
 
 /// Keys that make a rule match less than host and port do; none is in force yet.
-fn narrowing(t: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Vec<&'static str> {
+fn narrowing(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<&'static str> {
     let mut out = Vec::new();
-    if let Some(cidr) = t.text(notes, "cidr") {
-        let ok = cidr.value.split_once('/').is_some_and(|(ip, n)| match (ip.parse::<IpAddr>(), n.parse::<u8>()) {
-            (Ok(IpAddr::V4(_)), Ok(n)) => n <= 32,
-            (Ok(IpAddr::V6(_)), Ok(n)) => n <= 128,
-            _ => false,
-        });
-        if whose == Whose::Repository {
-            only_person(notes, &cidr.span, &format!("{}.cidr", t.path));
-        } else if !ok {
-            notes.problem(&cidr.span, format!("{} is no range of addresses", quote(&cidr.value)), "as in \"10.20.0.0/16\"");
-        }
-        out.push("cidr");
-    }
     if let Some(b) = t.text(notes, "bytes_out") {
         if unit::size(&b.value).is_none_or(|n| n == 0) {
             notes.problem(&b.span, format!("{} is no size", quote(&b.value)), "as in \"10MiB\"");
@@ -404,7 +411,7 @@ fn narrowing(t: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Vec<&'st
 fn pins_agree(section: &Network, notes: &mut Notes<'_>) {
     for (i, b) in section.rules.iter().enumerate() {
         for a in &section.rules[..i] {
-            if a.host == b.host && a.decision == b.decision && a.ports.overlap(&b.ports) && a.address != b.address {
+            if a.host == b.host && a.decision == b.decision && a.ports.overlap(&b.ports) && a.leads != b.leads {
                 let message = format!(
                     "`network.rule[{}]` and `network.rule[{}]` lead the same host and port to different places",
                     a.index, b.index
