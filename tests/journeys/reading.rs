@@ -53,6 +53,31 @@ impl<'s> World<'s> {
     }
 }
 
+#[test]
+fn p8_heads_count_as_bytes_that_leave_by_the_run_and_by_a_rule() {
+    let person = Sandbox::new();
+    let rule = "[[network.rule]]\nhost = \"api.test\"\nports = [443]\naddress = \"ADDRESS\"\ndecision = \"allow\"\nmethods = [\"HEAD\", \"PATCH\"]\n\
+                paths = [\"/capped/**\"]\nbytes_out = \"2000B\"\n[limits]\nbytes_out = \"7000B\"\n";
+    let world = World::new(&person, rule);
+    let long = "x".repeat(1500);
+    let curl = "curl -sS -m 30 -o /dev/null -w '%{http_code}\\n'";
+    let script = format!(
+        "{curl} -X PATCH https://api.test/capped/a; {curl} -X PATCH 'https://api.test/capped/a?{long}'; \
+         {curl} -X PATCH -H 'x: {long}' https://api.test/capped/b; {curl} https://api.test/open/a; \
+         for i in 1 2 3 4 5; do {curl} -H 'x: {long}' https://api.test/open/$i; done; {curl} https://other.test/; true"
+    );
+    let ran = world.run(&script).ok();
+    let lines = world.lines();
+    let short: Vec<&str> = lines.iter().map(|l| l.split('?').next().unwrap_or(l)).collect();
+    assert_eq!(
+        short,
+        ["PATCH /capped/a", "PATCH /capped/a", "GET /open/a", "GET /open/1", "GET /open/2", "GET /open/3"],
+        "what a rule lets out is used up by heads, and so are the run's bytes: {}",
+        ran.said()
+    );
+    assert!(ran.out().starts_with("200\n200\n403\n200\n"), "the program hears of it: {}", ran.said());
+}
+
 const CREDENTIAL: &str = "[[credential]]\nhost = \"api.test\"\nmethods = [\"POST\"]\npaths = [\"/echo\"]\nheader = \"x-api-key\"\n\
                           from = { env = \"TEST_KEY\" }\n";
 

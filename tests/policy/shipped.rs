@@ -71,7 +71,6 @@ fn a_file_with_every_key_is_read_and_says_what_is_not_in_force() {
         "events.bodies",
         "files.hide[0].on_touch",
         "network.ecosystems",
-        "network.rule[3]",
         "git.history",
         "git.lfs",
         "git.push",

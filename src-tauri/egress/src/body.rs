@@ -1,11 +1,13 @@
 //! What requests and responses carry: counted against the run's budget as it passes, kept nowhere.
 
-use crate::budget::Way;
+use crate::budget::{Budget, Way};
 use crate::forward::Open;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
+use hyper::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::http::request::Parts;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,14 +23,26 @@ pub(crate) fn words(text: String) -> AnyBody {
 }
 
 /// A body that passes, and is counted.
-pub(crate) fn counted(body: Incoming, way: Way, open: Arc<Open>) -> AnyBody {
-    Counted { body, way, open }.boxed()
+pub(crate) fn counted(body: Incoming, way: Way, open: Arc<Open>, shares: Vec<Arc<Budget>>) -> AnyBody {
+    Counted { body, way, open, shares }.boxed()
+}
+
+/// About as many bytes as headers or trailers take.
+pub(crate) fn of_headers(headers: &HeaderMap) -> u64 {
+    headers.iter().map(|(name, value)| (name.as_str().len() + value.len() + 4) as u64).sum()
+}
+
+/// The same for a whole head.
+pub(crate) fn of_request(head: &Parts) -> u64 {
+    let line = head.method.as_str().len() + head.uri.path_and_query().map_or(0, |p| p.as_str().len());
+    line as u64 + of_headers(&head.headers)
 }
 
 struct Counted {
     body: Incoming,
     way: Way,
     open: Arc<Open>,
+    shares: Vec<Arc<Budget>>,
 }
 
 impl Body for Counted {
@@ -41,9 +55,8 @@ impl Body for Counted {
             Ok(frame) => frame,
             Err(e) => return Poll::Ready(Some(Err(e.into()))),
         };
-        if let Some(data) = frame.data_ref()
-            && let Err(spent) = self.open.take(self.way, data.len() as u64)
-        {
+        let bytes = frame.data_ref().map_or(0, |data| data.len() as u64) + frame.trailers_ref().map_or(0, of_headers);
+        if let Err(spent) = self.open.take(self.way, bytes, &self.shares) {
             return Poll::Ready(Some(Err(spent.into())));
         }
         Poll::Ready(Some(Ok(frame)))

@@ -24,6 +24,8 @@ impl Way {
 
 /// What is left of both.
 pub(crate) struct Budget {
+    /// The rule that bounds it; the run's own limits where none does.
+    rule: Option<String>,
     out: (AtomicU64, u64),
     into: (AtomicU64, u64),
     spent: watch::Sender<Option<Way>>,
@@ -31,17 +33,36 @@ pub(crate) struct Budget {
 
 /// A limit was reached: nothing of what was asked for may be carried.
 #[derive(Debug, thiserror::Error)]
-#[error("`limits.{}` of {most} bytes is used up", way.key())]
+#[error("`{}` of {most} bytes is used up", self.key())]
 pub(crate) struct Spent {
+    rule: Option<String>,
     pub(crate) way: Way,
     pub(crate) most: u64,
     /// Whether this is the first to find out.
     pub(crate) first: bool,
 }
 
+impl Spent {
+    /// The key that raises it, as a policy's file has it.
+    pub(crate) fn key(&self) -> String {
+        format!("{}.{}", self.rule.as_deref().unwrap_or("limits"), self.way.key())
+    }
+
+    /// What is used up.
+    pub(crate) fn whose(&self) -> String {
+        self.rule.as_ref().map_or_else(|| "the run".into(), |r| format!("`{r}`"))
+    }
+}
+
 impl Budget {
+    /// A run's.
     pub(crate) fn new(out: u64, into: u64) -> Self {
-        Self { out: (AtomicU64::new(0), out), into: (AtomicU64::new(0), into), spent: watch::Sender::new(None) }
+        Self { rule: None, out: (AtomicU64::new(0), out), into: (AtomicU64::new(0), into), spent: watch::Sender::new(None) }
+    }
+
+    /// What one rule lets out.
+    pub(crate) fn of_rule(rule: String, out: u64) -> Self {
+        Self { rule: Some(rule), ..Self::new(out, u64::MAX) }
     }
 
     fn side(&self, way: Way) -> &(AtomicU64, u64) {
@@ -63,13 +84,13 @@ impl Budget {
             *spent = spent.or(Some(way));
             first
         });
-        Err(Spent { way, most: *most, first })
+        Err(Spent { rule: self.rule.clone(), way, most: *most, first })
     }
 
     /// The limit that was reached, where one was.
     pub(crate) fn over(&self) -> Option<Spent> {
         let way = (*self.spent.borrow())?;
-        Some(Spent { way, most: self.side(way).1, first: false })
+        Some(Spent { rule: self.rule.clone(), way, most: self.side(way).1, first: false })
     }
 
     /// Waits until one is.
@@ -77,7 +98,7 @@ impl Budget {
         let mut spent = self.spent.subscribe();
         // The sender is this: it can't be gone.
         let way = spent.wait_for(Option::is_some).await.ok().and_then(|way| *way).unwrap_or(Way::Out);
-        Spent { way, most: self.side(way).1, first: false }
+        Spent { rule: self.rule.clone(), way, most: self.side(way).1, first: false }
     }
 }
 

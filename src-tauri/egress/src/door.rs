@@ -258,9 +258,10 @@ impl Door {
             }
             (target, _) => return self.refuse(inside, dst, target.as_ref(), &answer.ruling, Some(who)).await,
         };
-        if let Some(spent) = self.gate.budget.over() {
-            let rule = format!("limits.{}", spent.way.key());
-            let ruling = Ruling { decision: Decision::Deny, rule, source: "airlock".into(), reason: spent.to_string() };
+        let shares = self.gate.shares(&answer.caps);
+        if let Some(spent) = shares.iter().find_map(|s| s.over()).or_else(|| self.gate.budget.over()) {
+            let (rule, reason) = (spent.key(), spent.to_string());
+            let ruling = Ruling { decision: Decision::Deny, rule, source: "airlock".into(), reason };
             return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
         }
         if self.gate.reads(&target) {
@@ -275,7 +276,7 @@ impl Door {
             Ok(outside) => {
                 let address = outside.peer_addr().unwrap_or(dst);
                 let named = (!self.gate.unread(&target)).then_some(&target);
-                let open = Open::new(Arc::clone(&self.gate), &target, Some(address), ruling, Some(who));
+                let open = Open::new(Arc::clone(&self.gate), &target, Some(address), ruling, Some(who), shares);
                 open.relay(inside, outside, first, named, ended).await;
             }
             Err(Failed::Closed(reason)) => {

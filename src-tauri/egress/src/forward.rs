@@ -1,7 +1,7 @@
 //! From an allowed connection to its end outside, and the bytes between.
 
 use crate::address::{globally_reachable, is_own, reachable_within};
-use crate::budget::{Spent, Way};
+use crate::budget::{Budget, Spent, Way};
 use crate::gate::{Gate, name};
 use model::decision::Ruling;
 use model::event::{NetOp, Process, Verdict, What};
@@ -120,6 +120,8 @@ pub(crate) struct Open {
     who: Option<Process>,
     sent: AtomicU64,
     received: AtomicU64,
+    /// What is left of what its rules let out; each request has its own where requests are read.
+    shares: Vec<Arc<Budget>>,
     /// Why it was ended from here.
     why: Mutex<Option<String>>,
 }
@@ -132,10 +134,11 @@ impl Open {
         address: Option<SocketAddr>,
         ruling: Ruling,
         who: Option<Process>,
+        shares: Vec<Arc<Budget>>,
     ) -> Self {
         let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
         let host = name(Some(target));
-        let open = Self { gate, host, address, port: target.port, ruling, who, sent, received, why: Mutex::default() };
+        let open = Self { gate, host, address, port: target.port, ruling, who, sent, received, shares, why: Mutex::default() };
         open.tell(NetOp::Connect, Verdict::Allowed);
         open
     }
@@ -167,23 +170,23 @@ impl Open {
         self.note(Broken::Grant.to_string());
     }
 
-    /// The run's bytes are used up.
+    /// Bytes are used up.
     pub(crate) fn spent(&self, spent: &Spent) {
-        let (key, most) = (spent.way.key(), spent.most);
-        self.note(format!("`limits.{key}` is used up"));
+        let (key, most, whose) = (spent.key(), spent.most, spent.whose());
+        self.note(format!("`{key}` is used up"));
         if spent.first {
             let detail = format!(
-                "the run's {most} bytes are used up: its connections were closed, and no new one is made; `limits.{key}` raises it"
+                "the {most} bytes of {whose} are used up: its connections were closed, and no new one is made; `{key}` raises it"
             );
-            self.gate.recorder.limit_by(key, detail, self.who.clone());
+            self.gate.recorder.limit_by(spent.way.key(), detail, self.who.clone());
         }
     }
 
     /// Takes room for bytes that are about to be carried, and counts them.
-    pub(crate) fn take(&self, way: Way, bytes: u64) -> Result<(), Spent> {
-        if let Err(spent) = self.gate.budget.take(way, bytes) {
-            self.spent(&spent);
-            return Err(spent);
+    pub(crate) fn take(&self, way: Way, bytes: u64, shares: &[Arc<Budget>]) -> Result<(), Spent> {
+        let of_rules = shares.iter().map(AsRef::as_ref);
+        for budget in of_rules.chain([&self.gate.budget]) {
+            budget.take(way, bytes).inspect_err(|spent| self.spent(spent))?;
         }
         let count = match way {
             Way::Out => &self.sent,
@@ -208,7 +211,8 @@ impl Open {
         quick(&outside);
         let (ir, iw) = inside.split();
         let (or, ow) = outside.split();
-        let both = async { tokio::try_join!(self.carry_out(ir, ow, first, named), self.carry_one(or, iw, Way::In)) };
+        let both =
+            async { tokio::try_join!(self.carry_out(ir, ow, first, named), self.carry_one(or, iw, Way::In, &self.shares)) };
         let ended = tokio::select! {
             ended = both => ended.map(drop),
             spent = self.gate.budget.used_up() => Err(Broken::Limit(spent)),
@@ -227,10 +231,15 @@ impl Open {
     }
 
     /// The same for streams that were switched from HTTP to something else.
-    pub(crate) async fn carry(&self, inside: impl AsyncRead + AsyncWrite, outside: impl AsyncRead + AsyncWrite) {
+    pub(crate) async fn carry(
+        &self,
+        inside: impl AsyncRead + AsyncWrite,
+        outside: impl AsyncRead + AsyncWrite,
+        shares: &[Arc<Budget>],
+    ) {
         let (ir, iw) = tokio::io::split(inside);
         let (or, ow) = tokio::io::split(outside);
-        if let Err(e) = tokio::try_join!(self.carry_one(ir, ow, Way::Out), self.carry_one(or, iw, Way::In)) {
+        if let Err(e) = tokio::try_join!(self.carry_one(ir, ow, Way::Out, shares), self.carry_one(or, iw, Way::In, shares)) {
             tracing::debug!("a switched connection to {} broke off: {e}", self.host);
         }
     }
@@ -245,18 +254,24 @@ impl Open {
         if let Some(target) = named {
             crate::hello::check(&mut from, &mut first, target).await?;
         }
-        self.carry_one(std::io::Cursor::new(first).chain(from), to, Way::Out).await
+        self.carry_one(std::io::Cursor::new(first).chain(from), to, Way::Out, &self.shares).await
     }
 
     /// Carries one direction to its end, then passes the end on. What there is no room for is not carried.
-    async fn carry_one(&self, mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, way: Way) -> Result<(), Broken> {
+    async fn carry_one(
+        &self,
+        mut from: impl AsyncRead + Unpin,
+        mut to: impl AsyncWrite + Unpin,
+        way: Way,
+        shares: &[Arc<Budget>],
+    ) -> Result<(), Broken> {
         let mut buffer = vec![0; CHUNK];
         loop {
             let n = from.read(&mut buffer).await?;
             if n == 0 {
                 return Ok(to.shutdown().await?);
             }
-            self.take(way, n as u64)?;
+            self.take(way, n as u64, shares)?;
             to.write_all(&buffer[..n]).await?;
         }
     }

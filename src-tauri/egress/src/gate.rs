@@ -6,7 +6,8 @@ use crate::record::Recorder;
 use hickory_proto::rr::RecordType;
 use model::decision::{Decision, Ruling};
 use model::event::{Http, NetOp, Process, Verdict, What};
-use policy::{Answer, Destination, Host, HttpRequest, Leads, Policy, Request, Target};
+use policy::{Answer, Cap, Destination, Host, HttpRequest, Leads, Policy, Request, Target};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +16,8 @@ pub(crate) struct Gate {
     policy: Arc<Policy>,
     names: Mutex<Names>,
     pub(crate) budget: Budget,
+    /// By file and rule: as many as the policy has.
+    shares: Mutex<HashMap<(String, String), Arc<Budget>>>,
     pub(crate) recorder: Recorder,
 }
 
@@ -32,7 +35,20 @@ pub(crate) enum Lookup {
 impl Gate {
     pub(crate) fn new(policy: Arc<Policy>, names: usize, recorder: Recorder) -> Self {
         let budget = Budget::new(policy.limits.bytes_out, policy.limits.bytes_in);
-        Self { policy, names: Mutex::new(Names::new(names)), budget, recorder }
+        Self { policy, names: Mutex::new(Names::new(names)), budget, shares: Mutex::default(), recorder }
+    }
+
+    /// What is left of what these rules let out, in this run.
+    pub(crate) fn shares(&self, caps: &[Cap]) -> Vec<Arc<Budget>> {
+        if caps.is_empty() {
+            return Vec::new();
+        }
+        let mut known = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let share = |c: &Cap| {
+            let key = (c.source.clone(), c.rule.clone());
+            Arc::clone(known.entry(key).or_insert_with(|| Arc::new(Budget::of_rule(c.rule.clone(), c.most))))
+        };
+        caps.iter().map(share).collect()
     }
 
     /// Judges a name and tells it.
@@ -112,7 +128,7 @@ impl Gate {
             Meaning::Nobody => {
                 let reason = "the address stands for names of this run, and no name was answered with it".into();
                 let ruling = Ruling { decision: Decision::Deny, rule: "name check".into(), source: "airlock".into(), reason };
-                return (None, Answer { ruling, leads: Leads::Public, narrow: false });
+                return (None, Answer { ruling, leads: Leads::Public, caps: Vec::new(), narrow: false });
             }
         };
         let target = Target { to, port: dst.port() };

@@ -5,7 +5,7 @@ use crate::arbiter::{Arbiter, Permit, Wanted};
 use crate::attach::Vault;
 use crate::authority::Authority;
 use crate::body::{self, AnyBody};
-use crate::budget::Way;
+use crate::budget::{Budget, Spent, Way};
 use crate::doors;
 use crate::forward::Open;
 use crate::gate::Gate;
@@ -74,7 +74,7 @@ impl Reader {
     pub(crate) async fn serve(self: &Arc<Self>, inside: TcpStream, first: Vec<u8>, arrival: Arrival) {
         let Arrival { target, leads, ruling, ended, who } = arrival;
         let granted = ended.is_some();
-        let open = Arc::new(Open::new(Arc::clone(&self.gate), &target, None, ruling, Some(who.clone())));
+        let open = Arc::new(Open::new(Arc::clone(&self.gate), &target, None, ruling, Some(who.clone()), Vec::new()));
         let served = self.speak(inside, first, &target, leads, who, &open, granted);
         tokio::select! {
             ended = served => if let Err(e) = ended {
@@ -224,7 +224,7 @@ impl Read {
         if doors::pushes(head.uri.path(), head.uri.query()) {
             return Err(refused(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
         }
-        let ruling = self.permitted(&judged).await?;
+        let (ruling, shares) = self.permitted(&judged).await?;
 
         // By what was judged, and by nothing else of the address.
         let query = head.uri.query().map_or_else(String::new, |q| format!("?{q}"));
@@ -237,7 +237,10 @@ impl Read {
         let host = HeaderValue::from_str(&authority);
         head.headers.insert(HOST, host.map_err(|e| refused(StatusCode::BAD_REQUEST, own("host check", e.to_string())))?);
         let bound = self.attach(&judged, &mut head).map_err(|why| refused(StatusCode::FORBIDDEN, own("credential", why)))?;
-        let carried = body.take().map(|body| body::counted(body, Way::Out, Arc::clone(&self.open)));
+        // What a head says leaves too.
+        let spent = |spent: Spent| refused(StatusCode::FORBIDDEN, own(&spent.key(), spent.to_string()));
+        self.open.take(Way::Out, body::of_request(&head), &shares).map_err(spent)?;
+        let carried = body.take().map(|body| body::counted(body, Way::Out, Arc::clone(&self.open), shares.clone()));
         let request = Request::from_parts(head, carried.unwrap_or_else(|| body::words(String::new())));
         let (request, uploads) =
             doors::uploads(request).await.map_err(|e| refused(StatusCode::PAYLOAD_TOO_LARGE, own("git.push", e.to_string())))?;
@@ -256,20 +259,22 @@ impl Read {
             };
             Stopped { status, verdict: Verdict::Noted, ruling }
         })?;
-        let response =
-            self.back(response, upgrade, bound).map_err(|why| refused(StatusCode::BAD_GATEWAY, own("credential", why)))?;
+        self.open.take(Way::In, body::of_headers(response.headers()), &shares).map_err(spent)?;
+        let back = self.back(response, upgrade, bound, shares);
+        let response = back.map_err(|why| refused(StatusCode::BAD_GATEWAY, own("credential", why)))?;
         Ok((response, ruling))
     }
 
     /// The policy's word, or the person's where it asks.
-    async fn permitted(&self, judged: &HttpRequest) -> Result<Ruling, Stopped> {
+    async fn permitted(&self, judged: &HttpRequest) -> Result<(Ruling, Vec<Arc<Budget>>), Stopped> {
         let answer = self.reader.gate.request(&self.target, judged);
+        let shares = self.reader.gate.shares(&answer.caps);
         let denied = |ruling| Stopped { status: StatusCode::FORBIDDEN, verdict: Verdict::Denied, ruling };
         match answer.ruling.decision {
-            Decision::Allow => return Ok(answer.ruling),
+            Decision::Allow => return Ok((answer.ruling, shares)),
             Decision::Deny => return Err(denied(answer.ruling)),
             // They let the host through, and no rule speaks of this request.
-            Decision::Ask if self.granted && !answer.narrow => return Ok(answer.ruling),
+            Decision::Ask if self.granted && !answer.narrow => return Ok((answer.ruling, shares)),
             Decision::Ask => {}
         }
         let wanted = Wanted {
@@ -290,7 +295,7 @@ impl Read {
             }
         };
         match permit {
-            Some(Permit::Granted { ruling, .. }) => Ok(ruling),
+            Some(Permit::Granted { ruling, .. }) => Ok((ruling, shares)),
             Some(Permit::Refused(ruling)) => Err(denied(ruling)),
             None => {
                 let reason = format!("nobody answered within {} s; the ask stays open", self.reader.gate.hold().as_secs());
@@ -343,6 +348,7 @@ impl Read {
         mut response: Response<Incoming>,
         inside: Option<hyper::upgrade::OnUpgrade>,
         bound: bool,
+        shares: Vec<Arc<Budget>>,
     ) -> Result<Response<AnyBody>, String> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(inside) = inside else { return Err("the server switched protocols without being asked".into()) };
@@ -350,7 +356,7 @@ impl Read {
             let open = Arc::clone(&self.open);
             let carry = async move {
                 if let (Ok(inside), Ok(outside)) = (inside.await, outside.await) {
-                    open.carry(TokioIo::new(inside), TokioIo::new(outside)).await;
+                    open.carry(TokioIo::new(inside), TokioIo::new(outside), &shares).await;
                 }
             };
             self.upgrades.lock().unwrap_or_else(PoisonError::into_inner).spawn(carry);
@@ -360,7 +366,7 @@ impl Read {
         hops::strip(&mut head.headers, false);
         // It would lead to a server that was not judged, by a protocol that does not leave the jail.
         head.headers.remove(hyper::header::ALT_SVC);
-        let body = body::counted(body, Way::In, Arc::clone(&self.open));
+        let body = body::counted(body, Way::In, Arc::clone(&self.open), Vec::new());
         if !bound {
             return Ok(Response::from_parts(head, body));
         }

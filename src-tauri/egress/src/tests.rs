@@ -308,7 +308,7 @@ async fn p8_bytes_of_all_connections_together_are_bounded_and_the_limit_is_told_
         let told: Vec<&Fact> = facts.iter().filter(|f| matches!(f.what, What::Limit { .. })).collect();
         assert_eq!(told.len(), 1, "{told:?}");
         let What::Limit { limit, detail } = &told[0].what else { panic!("{told:?}") };
-        assert!(limit == key && detail.contains("1000") && detail.contains(&format!("limits.{key}")), "{told:?}");
+        assert!(limit == key && detail.contains("1000") && detail.contains(&format!("`limits.{key}` raises it")), "{told:?}");
         assert!(told[0].process.is_some(), "with the process: {told:?}");
         let (sent, received) = facts.iter().fold((0, 0), |(s, r), f| match f.what {
             What::Network { sent, received, .. } => (s + sent, r + received),
@@ -317,6 +317,31 @@ async fn p8_bytes_of_all_connections_together_are_bounded_and_the_limit_is_told_
         let carried = if key == "bytes_out" { sent } else { received };
         assert!(carried <= 1000, "no byte beyond the limit was carried: {carried}");
     }
+}
+
+#[tokio::test]
+async fn p8_bytes_sent_by_one_rule_are_bounded_and_other_rules_go_on() {
+    let log = Log::new(false);
+    let rules = pinned("model.test", 8443, echo().await) + "bytes_out = \"1000B\"\n" + &pinned("free.test", 8443, echo().await);
+    let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None));
+    let at = |name: &str| SocketAddr::new(address(&door.gate, name), 8443);
+    let (model, free) = (at("model.test."), at("free.test."));
+    let mut other = dial(&door, free).await;
+    for _ in 0..2 {
+        let mut program = dial(&door, model).await;
+        program.write_all(&[7; 500]).await.unwrap();
+        program.read_exact(&mut [0; 500]).await.unwrap();
+    }
+    let mut program = dial(&door, model).await;
+    program.write_all(&[7; 1]).await.unwrap();
+    assert!(is_reset(program).await && is_reset(dial(&door, model).await).await, "nothing more by this rule");
+    log.wait_for("Connect model.test:8443 Denied network.rule[0].bytes_out").await;
+    other.write_all(&[7; 2000]).await.unwrap();
+    other.read_exact(&mut [0; 2000]).await.unwrap();
+    let facts = log.facts.lock().unwrap();
+    let told: Vec<&What> = facts.iter().map(|f| &f.what).filter(|w| matches!(w, What::Limit { .. })).collect();
+    let [What::Limit { limit, detail }] = told[..] else { panic!("{told:?}") };
+    assert!(limit == "bytes_out" && detail.contains("the 1000 bytes of `network.rule[0]`"), "{detail}");
 }
 
 #[tokio::test]

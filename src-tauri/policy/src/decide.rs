@@ -52,8 +52,21 @@ pub struct Answer {
     pub ruling: Ruling,
     /// Where to connect, as the person's own winning rule says it.
     pub leads: Leads,
+    /// What may be sent by the rules that mean it.
+    pub caps: Vec<Cap>,
     /// Whether it is about this very request, and says nothing of others of its host.
     pub narrow: bool,
+}
+
+/// How many bytes a run may send by one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cap {
+    /// The rule, as a ruling has it.
+    pub rule: String,
+    /// Its file and line.
+    pub source: String,
+    /// Bytes.
+    pub most: u64,
 }
 
 /// Judges a request: among the rules that match the strictest wins, `default` counts only where none does, and of the
@@ -96,11 +109,11 @@ fn at(policy: &Policy, to: &Destination, port: Option<u16>, request: Option<&Htt
         }
         if worst.as_ref().is_none_or(|w| ruling.decision > w.ruling.decision) {
             let narrow = request.is_some() && rule.is_some_and(|r| r.requests.narrow());
-            worst = Some(Answer { ruling, leads: Leads::Public, narrow });
+            worst = Some(Answer { ruling, leads: Leads::Public, caps: Vec::new(), narrow });
         }
     }
     match worst {
-        Some(a) => Answer { leads, ..a },
+        Some(a) => Answer { leads, caps: caps(policy, to, port, request), ..a },
         None => Answer {
             ruling: Ruling {
                 decision: Decision::Deny,
@@ -109,9 +122,21 @@ fn at(policy: &Policy, to: &Destination, port: Option<u16>, request: Option<&Htt
                 reason: "the policy says nothing about the network".into(),
             },
             leads: Leads::Public,
+            caps: Vec::new(),
             narrow: false,
         },
     }
+}
+
+/// Those of every rule that means it, be it outdone by another or not: none of them lets more through than it says.
+fn caps(policy: &Policy, to: &Destination, port: Option<u16>, request: Option<&HttpRequest>) -> Vec<Cap> {
+    let rules = policy.networks.iter().flat_map(|n| n.rules.iter().map(move |r| (n, r)));
+    let means = rules.filter(|(_, r)| r.bytes_out.is_some() && r.means(to, port, request));
+    let cap = |(n, r): (&Network, &Rule)| {
+        let ruling = n.ruling_of(r);
+        Some(Cap { rule: ruling.rule, source: ruling.source, most: r.bytes_out? })
+    };
+    means.filter_map(cap).collect()
 }
 
 impl Network {

@@ -171,8 +171,9 @@ fn rule(r: &Rule) -> String {
         Leads::At(a) => format!(", leading to {a}"),
         Leads::Within(range) => format!(", leading into {range}"),
     };
+    let most = r.bytes_out.map_or_else(String::new, |n| format!(", {} may be sent", show_size(n)));
     let reason = if r.reason.is_empty() { String::new() } else { format!(": {}", plain(&r.reason)) };
-    format!("{} {} on {ports}{inside}{leads}{reason}", word(r.decision), r.host)
+    format!("{} {} on {ports}{inside}{leads}{most}{reason}", word(r.decision), r.host)
 }
 
 fn word(d: Decision) -> &'static str {

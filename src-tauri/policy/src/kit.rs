@@ -266,8 +266,9 @@ fn rules_as_toml(network: &Network, title: &str) -> String {
             Inside::Inspect => "inspect = true\n",
             Inside::Tcp => "protocol = \"tcp\"\n",
         };
+        let most = r.bytes_out.map_or_else(String::new, |n| format!("bytes_out = \"{n}B\"\n"));
         let (host, reason) = (text(r.host.to_string()), text(format!("{title}: {}", r.reason)));
-        out.push_str(&format!("\n[[network.rule]]\nhost = {host}\n{ports}{leads}{methods}{paths}{inside}decision = \"{decision}\"\nreason = {reason}\n"));
+        out.push_str(&format!("\n[[network.rule]]\nhost = {host}\n{ports}{leads}{methods}{paths}{inside}{most}decision = \"{decision}\"\nreason = {reason}\n"));
     }
     out
 }
@@ -283,12 +284,12 @@ mod tests {
                     [[network.rule]]\nhost = \"*.example.org\"\nports = [443, 8443]\nmethods = [\"GET\"]\npaths = [\"/a/**\", \"/b\"]\n\
                     decision = \"allow\"\n[[network.rule]]\nhost = \"read.test\"\ninspect = true\ndecision = \"ask\"\n\
                     [[network.rule]]\nhost = \"db.test\"\nports = [5432]\nprotocol = \"tcp\"\naddress = \"127.0.0.1:5432\"\ndecision = \"allow\"\n\
-                    [[network.rule]]\nhost = \"intern.test\"\ncidr = \"10.20.0.0/16\"\ndecision = \"allow\"\n\
+                    [[network.rule]]\nhost = \"intern.test\"\ncidr = \"10.20.0.0/16\"\nbytes_out = \"10MiB\"\ndecision = \"allow\"\n\
                     [[network.rule]]\nhost = \"never.test\"\ndecision = \"deny\"\n";
         let said = |text: &str| {
             let policy = parse("kit", text).unwrap();
             let rules = policy.networks[0].rules.clone().into_iter();
-            (rules.map(|r| (r.host, r.ports, r.requests, r.inside, r.leads, r.decision)).collect::<Vec<_>>(), policy)
+            (rules.map(|r| (r.host, r.ports, r.requests, r.inside, r.leads, r.bytes_out, r.decision)).collect::<Vec<_>>(), policy)
         };
         let (rules, policy) = said(text);
         let written = rules_as_toml(&policy.networks[0], "a kit");

@@ -25,7 +25,7 @@ mod unit;
 mod variables;
 
 pub use credential::{Attach, Credential, Source};
-pub use decide::{Answer, Request, answer, decide};
+pub use decide::{Answer, Cap, Request, answer, decide};
 pub use explain::{explain, show};
 pub use host::{BadHost, Destination, Host, HostPattern, Target};
 pub use http::{BadRequest, HttpRequest, PathPattern, Requests};

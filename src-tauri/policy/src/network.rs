@@ -44,6 +44,8 @@ pub struct Rule {
     pub inside: Inside,
     /// Where it leads.
     pub leads: Leads,
+    /// How many bytes a run may send by it, over all its connections.
+    pub bytes_out: Option<u64>,
     /// What it says in force. A rule with a narrowing that is not in force yet refuses, rather than allow more than is written.
     pub decision: Decision,
     /// What the file says.
@@ -203,6 +205,7 @@ fn rule(mut t: Table<'_>, notes: &mut Notes<'_>, index: usize, whose: Whose) -> 
     let examples = examples(&mut t, notes);
     let requests = http::requests(&mut t, notes);
     let inside = inside(&mut t, notes, &requests);
+    let bytes_out = bytes_out(&mut t, notes, written);
     let narrowing = narrowing(&mut t, notes);
     t.end(notes);
 
@@ -228,7 +231,9 @@ fn rule(mut t: Table<'_>, notes: &mut Notes<'_>, index: usize, whose: Whose) -> 
     };
     let line = notes.line(&span);
     let made = match (host, notes.problems.len() == before) {
-        (Some(host), true) => Some(Rule { index, line, host, ports, requests, inside, leads, decision, written, reason }),
+        (Some(host), true) => {
+            Some(Rule { index, line, host, ports, requests, inside, leads, bytes_out, decision, written, reason })
+        }
         _ => None,
     };
     (made, examples)
@@ -391,15 +396,20 @@ fn inside(t: &mut Table<'_>, notes: &mut Notes<'_>, requests: &Requests) -> Insi
     }
 }
 
+fn bytes_out(t: &mut Table<'_>, notes: &mut Notes<'_>, written: Decision) -> Option<u64> {
+    let b = t.text(notes, "bytes_out")?;
+    let size = unit::size(&b.value).filter(|n| *n > 0);
+    if size.is_none() {
+        notes.problem(&b.span, format!("{} is no size", quote(&b.value)), "as in \"10MiB\"");
+    } else if written == Decision::Deny {
+        notes.problem(&b.span, format!("`{}` refuses, so that nothing is sent", t.path), "take `bytes_out` out");
+    }
+    size
+}
+
 /// Keys that make a rule match less than host and port do; none is in force yet.
 fn narrowing(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<&'static str> {
     let mut out = Vec::new();
-    if let Some(b) = t.text(notes, "bytes_out") {
-        if unit::size(&b.value).is_none_or(|n| n == 0) {
-            notes.problem(&b.span, format!("{} is no size", quote(&b.value)), "as in \"10MiB\"");
-        }
-        out.push("bytes_out");
-    }
     let ech = t.flag(notes, "ech");
     if ech.is_some_and(|f| !f.value) {
         out.push("ech");
