@@ -22,7 +22,7 @@ pub enum BadRequest {
     Method,
     /// A path that servers read in more than one way.
     #[error(
-        "the path can be read in more than one way (`..`, `//`, `\\`, an encoded slash or dot, or a character that no path has)"
+        "the path can be read in more than one way (`..`, `//`, `\\`, `;`, an encoded slash or dot, or a character that no path has)"
     )]
     Path,
     /// A path that is too long.
@@ -88,8 +88,8 @@ fn plain(path: &str) -> Option<String> {
                     b => out.push_str(&format!("%{b:02X}")),
                 }
             }
-            // What a path may hold as it is.
-            b if b.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&b) => out.push(char::from(b)),
+            // What a path may hold as it is. From `;` to the end of a segment some servers read parameters, and leave them out of the path.
+            b if b.is_ascii_alphanumeric() || b"/-._~!$&'()*+,=:@".contains(&b) => out.push(char::from(b)),
             _ => return None,
         }
     }
@@ -221,6 +221,8 @@ mod tests {
             "/a%5cb",
             "/a\\b",
             "/a b",
+            "/a;x",
+            "/a/..;/b",
             "/a%00b",
             "/%",
             "/%4",
@@ -233,9 +235,13 @@ mod tests {
         ] {
             assert!(HttpRequest::new("GET", odd).is_err(), "{odd:?}");
         }
-        for (given, want) in
-            [("/", "/"), ("/a/", "/a/"), ("/%61%2D/b%20c%c3%a9", "/a-/b%20c%C3%A9"), ("/a.b/..c/:x@y;z=1", "/a.b/..c/:x@y;z=1")]
-        {
+        for (given, want) in [
+            ("/", "/"),
+            ("/a/", "/a/"),
+            ("/%61%2D/b%20c%c3%a9", "/a-/b%20c%C3%A9"),
+            ("/a.b/..c/:x@y,z=1", "/a.b/..c/:x@y,z=1"),
+            ("/a%3bx", "/a%3Bx"),
+        ] {
             assert_eq!(HttpRequest::new("GET", given).unwrap().path(), want);
         }
         for odd in ["", "get", "GET ", "G\tET", "GET/"] {
