@@ -94,6 +94,14 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// One more. Those that gave up go before more room is made, so that tries without end take none.
+    fn wait(&mut self, connection: oneshot::Sender<Permit>) {
+        if self.connections.len() == self.connections.capacity() {
+            self.now();
+        }
+        self.connections.push(connection);
+    }
+
     /// Those that did not give up.
     fn now(&mut self) -> u64 {
         self.connections.retain(|c| !c.is_closed());
@@ -199,6 +207,10 @@ impl State {
     }
 
     fn want(&mut self, wanted: Wanted, connection: oneshot::Sender<Permit>) {
+        // Who gave up while others were served is not worth a look: tries come faster than a database answers.
+        if connection.is_closed() {
+            return;
+        }
         let (host, port) = (wanted.target.to.to_string(), wanted.target.port);
         let whole = Asked::Connect { host: host.clone(), port };
         let what = match &wanted.request {
@@ -216,7 +228,7 @@ impl State {
             refuse(connection, "ask", format!("you denied it in this run (ask {ask}); `airlock grant add` allows it"));
         } else if let Some(waiting) = self.open.iter_mut().find(|w| w.ask.what == what) {
             waiting.ask.tries += 1;
-            waiting.connections.push(connection);
+            waiting.wait(connection);
         } else if let Err(why) = self.room() {
             if self.full.is_none_or(|told| told.elapsed() >= ONE_MORE) {
                 self.full = Some(Instant::now());
@@ -481,4 +493,42 @@ impl State {
 fn refuse(connection: oneshot::Sender<Permit>, rule: &str, reason: String) {
     let ruling = Ruling { decision: Decision::Deny, rule: rule.to_owned(), source: "you".into(), reason };
     connection.send(Permit::Refused(ruling)).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+    use super::*;
+
+    #[test]
+    fn p8_tries_that_gave_up_take_no_room() {
+        let ask = Ask {
+            id: AskId::from_random([1; 8]),
+            task: TaskId::from_random([1; 8]),
+            run: RunId::from_random([1; 8]),
+            what: Asked::Connect { host: "a.test".into(), port: 443 },
+            process: None,
+            rule: String::new(),
+            source: String::new(),
+            reason: String::new(),
+            opened: 0,
+            state: AskState::Open,
+            tries: 1,
+            closed: None,
+            grant: None,
+        };
+        let mut waiting = Waiting { ask, connections: Vec::new(), stored: 1 };
+        let patient: Vec<_> = (0..10)
+            .map(|_| {
+                let (sender, receiver) = oneshot::channel();
+                waiting.wait(sender);
+                receiver
+            })
+            .collect();
+        for _ in 0..10_000 {
+            waiting.wait(oneshot::channel().0);
+        }
+        assert!(waiting.connections.len() <= 32, "{} are kept", waiting.connections.len());
+        assert_eq!(waiting.now(), patient.len() as u64, "those that still wait are among them");
+    }
 }
