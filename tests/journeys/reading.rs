@@ -25,7 +25,7 @@ impl<'s> World<'s> {
         };
         let policy = format!(
             "version = 1\nname = \"reads\"\n[network]\ndefault = \"deny\"\nhold = \"50s\"\n{}{}{}",
-            rule("api.test", "methods = [\"GET\", \"POST\"]\npaths = [\"/open/**\", \"/echo\", \"/switch\"]"),
+            rule("api.test", "methods = [\"GET\", \"POST\"]\npaths = [\"/open/**\", \"/echo\", \"/switch/**\"]"),
             rule("other.test", "inspect = true"),
             rules.replace("ADDRESS", &address)
         );
@@ -181,9 +181,13 @@ fn p7_nothing_is_pushed_through_a_connection_that_is_read() {
     let script = "git push https://other.test/a/b.git HEAD:refs/heads/x 2>&1; \
                   curl -sS -d '{\"operation\":\"upload\"}' https://other.test/a/b.git/info/lfs/objects/batch; \
                   curl -sS -d '{\"operation\":\"download\"}' https://other.test/a/b.git/info/lfs/objects/batch; echo; \
-                  curl -sS -X POST https://other.test/a/b.git/git-receive-pack; true";
+                  curl -sS -d '{\"operation\":\"download\",\"Operation\":\"upload\"}' https://other.test/a/b.git/info/l%66s/objects/batch; \
+                  curl -sS -T /dev/null https://other.test/a/b.git/info/lfs/objects/0123; \
+                  curl -sS 'https://other.test/a/b.git/info/refs?service=git%2Dreceive-pack'; \
+                  for end in git-receive-pack git%2Dreceive-pack git-receive-pac%6B Git-Receive-Pack/; do \
+                  curl -sS -X POST https://other.test/a/b.git/$end; done; true";
     let ran = world.run(script).ok().out();
-    assert_eq!(ran.matches("nothing is pushed from inside").count(), 3, "{ran}");
+    assert_eq!(ran.matches("nothing is pushed from inside").count(), 9, "{ran}");
     assert!(ran.contains("remote: Airlock: nothing is pushed"), "git says what it got: {ran}");
     assert_eq!(world.lines(), ["POST /a/b.git/info/lfs/objects/batch"], "only the list of downloads went out: {ran}");
 }
@@ -219,7 +223,7 @@ fn clients_of_all_kinds_trust_the_reader_inside_and_switch_protocols() {
     let world = World::new(&person, "");
     let python = "import urllib.request as u; print(u.urlopen('https://other.test/python').read().decode())";
     let switch = "import socket, ssl; s = ssl.create_default_context().wrap_socket(socket.create_connection(('api.test', 443)), server_hostname='api.test'); \
-                  s.sendall(b'GET /switch HTTP/1.1\\r\\nHost: api.test\\r\\nConnection: upgrade\\r\\nUpgrade: echo\\r\\n\\r\\n'); \
+                  s.sendall(b'GET /switch/it HTTP/1.1\\r\\nHost: api.test\\r\\nConnection: upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n'); \
                   h = b''\nwhile not h.endswith(b'\\r\\n\\r\\n'): h += s.recv(1)\n\
                   print(h.split(b' ')[1].decode())\nfor w in (b'one', b'two'):\n  s.sendall(w); b = b''\n  while len(b) < 3: b += s.recv(3)\n  print(b.decode())";
     std::fs::write(world.repo.path.join("switch.py"), switch).unwrap();
@@ -231,9 +235,176 @@ fn clients_of_all_kinds_trust_the_reader_inside_and_switch_protocols() {
     let ran = world.run(&script).ok().out();
     assert!(ran.contains("served\n101\none\ntwo\n"), "{ran}");
     let lines = world.lines();
-    for line in ["GET /python", "GET /switch", "GET /git/info/refs?service=git-upload-pack"] {
+    for line in ["GET /python", "GET /switch/it", "GET /git/info/refs?service=git-upload-pack"] {
         assert!(lines.iter().any(|l| l == line), "{line} in {lines:?}: {ran}");
     }
     let certificate = "certificate";
     assert!(!ran.contains(certificate), "none of them complains: {ran}");
+}
+
+/// Sends bytes as they are, each on a connection of its own, and says the first line of what comes back, and how many answers there were.
+const RAW: &str = r#"import socket, ssl, sys
+def say(data, wait=3):
+    s = ssl.create_default_context().wrap_socket(socket.create_connection(('api.test', 443)), server_hostname='api.test')
+    s.settimeout(wait)
+    s.sendall(data)
+    got = b''
+    try:
+        while True:
+            more = s.recv(65536)
+            if not more: break
+            got += more
+    except OSError: pass
+    return got
+for line in open('raw.txt'):
+    name, data = line.rstrip('\n').split(' ', 1)
+    got = say(eval("b'" + data + "'"))
+    print(name, got.split(b'\r\n')[0].decode('latin-1').replace('HTTP/1.1 ', '')[:3] or 'closed', got.count(b'HTTP/1.1 '), flush=True)
+"#;
+
+#[test]
+fn p4_no_second_request_hides_in_a_judged_one() {
+    let person = Sandbox::new();
+    let world = World::new(&person, "");
+    let hidden = "DELETE /closed HTTP/1.1\\r\\nHost: api.test\\r\\n\\r\\n";
+    let head = "POST /open/x HTTP/1.1\\r\\nHost: api.test\\r\\n";
+    let cases = [
+        ("both-lengths", format!("{head}Content-Length: 6\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n{hidden}")),
+        ("two-lengths", format!("{head}Content-Length: 0\\r\\nContent-Length: 60\\r\\n\\r\\n{hidden}")),
+        ("odd-length", format!("{head}Content-Length: +0\\r\\n\\r\\n{hidden}")),
+        ("coded", format!("{head}Transfer-Encoding: gzip, chunked\\r\\n\\r\\n0\\r\\n\\r\\n")),
+        ("not-chunked", format!("{head}Transfer-Encoding: chunked, x\\r\\n\\r\\n0\\r\\n\\r\\n{hidden}")),
+        ("odd-chunked", format!("{head}Transfer-Encoding: \\x0bchunked\\r\\n\\r\\n0\\r\\n\\r\\n{hidden}")),
+        ("folded", format!("{head}X: a\\r\\n Transfer-Encoding: chunked\\r\\n\\r\\n{hidden}")),
+        ("space-before-colon", format!("{head}Transfer-Encoding : chunked\\r\\n\\r\\n0\\r\\n\\r\\n{hidden}")),
+        ("bare-line-feed", "GET /open/x HTTP/1.1\\nHost: api.test\\n\\nDELETE /closed HTTP/1.1\\nHost: api.test\\n\\n".into()),
+        ("chunk-extension", format!("{head}Transfer-Encoding: chunked\\r\\n\\r\\n1;a=\\n\\r\\nx\\r\\n0\\r\\n\\r\\n{hidden}")),
+        (
+            "trailers",
+            format!(
+                "{head}Trailer: x-api-key\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\nx-api-key: sk-foreign\\r\\n\\r\\n"
+            ),
+        ),
+        ("absolute-other", "GET https://other.test/open/x HTTP/1.1\\r\\nHost: api.test\\r\\n\\r\\n".into()),
+        ("two-hosts", format!("{head}Host: other.test\\r\\n\\r\\n")),
+        ("user-in-host", "GET /open/x HTTP/1.1\\r\\nHost: api.test@other.test\\r\\n\\r\\n".into()),
+        ("no-host", "GET /open/x HTTP/1.0\\r\\n\\r\\n".into()),
+        ("tunnel", "CONNECT api.test:443 HTTP/1.1\\r\\nHost: api.test:443\\r\\n\\r\\n".into()),
+        ("parameters", "GET /open/..;/closed HTTP/1.1\\r\\nHost: api.test\\r\\n\\r\\n".into()),
+        ("other-method", format!("{head}X_HTTP-Method-Override: DELETE\\r\\n\\r\\n")),
+        ("other-path", format!("{head}X-Original-URL: /closed\\r\\n\\r\\n")),
+        (
+            "switch",
+            format!(
+                "GET /switch/h2c HTTP/1.1\\r\\nHost: api.test\\r\\nConnection: Upgrade, HTTP2-Settings\\r\\nUpgrade: h2c\\r\\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\\r\\n\\r\\n{hidden}"
+            ),
+        ),
+        (
+            "after-refused",
+            format!(
+                "GET /closed HTTP/1.1\\r\\nHost: api.test\\r\\n\\r\\n{hidden}GET /open/last HTTP/1.1\\r\\nHost: api.test\\r\\n\\r\\n"
+            ),
+        ),
+    ];
+    let text: String = cases.iter().map(|(name, data)| format!("{name} {data}\n")).collect();
+    std::fs::write(world.repo.path.join("raw.txt"), text).unwrap();
+    std::fs::write(world.repo.path.join("raw.py"), RAW).unwrap();
+    world.repo.commit("a client that says odd things");
+    let ran = world.run("/usr/bin/python3 raw.py").ok().out();
+    let seen = world.server.seen();
+    let told = |name: &str| ran.lines().find_map(|l| l.strip_prefix(&format!("{name} "))).unwrap_or_default().to_owned();
+    assert!(!seen.iter().any(|s| s.line.contains("/closed")), "what was not judged left: {ran}\n{seen:#?}");
+    let keys = ["x-api-key", "upgrade", "x-http-method-override", "x-original-url"];
+    assert!(!seen.iter().any(|s| keys.iter().any(|k| s.header(k).is_some())), "{ran}\n{seen:#?}");
+    for odd in ["two-lengths", "odd-length", "not-chunked", "odd-chunked", "folded", "space-before-colon"] {
+        assert_eq!(told(odd), "400 1", "{odd}: {ran}");
+    }
+    for (name, answer) in [
+        ("coded", "501 1"),
+        ("absolute-other", "421 1"),
+        ("two-hosts", "421 1"),
+        ("user-in-host", "421 1"),
+        ("tunnel", "405 1"),
+        ("parameters", "400 1"),
+        ("other-method", "400 1"),
+        ("other-path", "400 1"),
+        ("trailers", "200 1"),
+        ("after-refused", "403 3"),
+    ] {
+        assert_eq!(told(name), answer, "{name}: {ran}");
+    }
+}
+
+#[test]
+fn p4_a_request_that_lives_by_a_grant_ends_with_it() {
+    let person = Sandbox::new();
+    let ask = "[[network.rule]]\nhost = \"api.test\"\nports = [443]\naddress = \"ADDRESS\"\ndecision = \"ask\"\nmethods = [\"PUT\"]\n\
+               paths = [\"/asked/**\", \"/asked-too/**\"]\n";
+    let world = World::new(&person, ask);
+    let put = "curl -sSN -m 100 -X PUT -d x";
+    let rest = "{ head -c 5; cat > rest; }";
+    let script = format!(
+        "{put} https://api.test/asked/drip | {rest}; echo \"one ${{PIPESTATUS[0]}}\"; \
+         {put} --http1.1 https://api.test/asked-too/drip | {rest}; echo \"two ${{PIPESTATUS[0]}}\"; true"
+    );
+    let mut run = Live::start(world.command(&script));
+    let allow = |ways: &[&str]| {
+        let ask = eventually("the ask", LIMIT, || person.airlock(["ask", "list", "--json"]).ok().json_lines().into_iter().next());
+        person.airlock([&["ask", "allow", &text(&ask, "id"), "--scope", "task"], ways].concat()).ok();
+    };
+    allow(&[]);
+    run.until_out("drip\n");
+    let grant = &person.airlock(["grant", "list", "--json"]).ok().json_lines()[0];
+    let taken = person.airlock(["grant", "revoke", &text(grant, "id"), "--json"]).ok().json();
+    assert_eq!((&taken["was"], &taken["closed"]), (&true.into(), &1.into()), "{taken}");
+    run.until_out("one ");
+    allow(&["--for", "3s"]);
+    run.until_out("drip\n");
+    run.until_out("two ");
+    let out = run.end(LIMIT).ok().out();
+    for given_up in ["one 0", "two 0", "one 28", "two 28"] {
+        assert!(!out.contains(given_up), "each broke off when its grant ended: {out}");
+    }
+}
+
+#[test]
+fn p5_a_web_socket_of_a_bound_host_is_looked_through() {
+    let person = Sandbox::new();
+    let bound = CREDENTIAL.replace("POST", "GET").replace("/echo", "/switch/**");
+    let world = World::new(&person, &bound);
+    let switch = "import socket, ssl\ns = ssl.create_default_context().wrap_socket(socket.create_connection(('api.test', 443)), server_hostname='api.test')\n\
+                  s.sendall(b'GET /switch/told HTTP/1.1\\r\\nHost: api.test\\r\\nConnection: upgrade\\r\\nUpgrade: websocket\\r\\n\
+                  Sec-WebSocket-Extensions: permessage-deflate\\r\\n\\r\\n'); b = b''\n\
+                  while b.count(b'\\r\\n\\r\\n') < 2: b += s.recv(1)\nprint(b.decode())\nfor w in (b'one-s', b'k-'):\n  s.sendall(w); b = b''\n  \
+                  while len(b) < len(w): b += s.recv(9)\n  print('heard', b.decode())\n";
+    std::fs::write(world.repo.path.join("switch.py"), switch).unwrap();
+    world.repo.commit("a client that switches");
+    let ran = world.run("/usr/bin/python3 switch.py").ok().out();
+    let seen = &world.server.seen()[0];
+    assert_eq!((seen.header("x-api-key"), seen.header("sec-websocket-extensions")), (Some(KEY), None), "{seen:?}");
+    assert!(ran.contains(&format!("x-api-key: {}", "*".repeat(KEY.len()))) && !ran.contains(KEY), "{ran}");
+    assert!(ran.contains("heard one-s") && ran.contains("heard k-"), "what only begins like it comes, if a little later: {ran}");
+}
+
+#[test]
+fn p4_a_server_that_is_another_is_refused_and_the_program_told_why() {
+    let person = Sandbox::new();
+    let rule = "[[network.rule]]\nhost = \"wrong.test\"\naddress = \"ADDRESS\"\ndecision = \"allow\"\ninspect = true\n";
+    let world = World::new(&person, rule);
+    let ran = world.run("curl -sS -m 30 -w ' %{http_code}\\n' https://wrong.test/").ok().out();
+    assert!(ran.contains("TLS with wrong.test failed") && ran.contains("not valid for name") && ran.contains(" 502"), "{ran}");
+    let mut distrusted = world.command("curl -sS -m 30 -w ' %{http_code}\\n' https://other.test/");
+    distrusted.env_remove("SSL_CERT_FILE");
+    let ran = person.finish(distrusted, b"").ok().out();
+    assert!(ran.contains("TLS with other.test failed") && ran.contains("UnknownIssuer") && ran.contains(" 502"), "{ran}");
+    assert_eq!(world.lines(), [""; 0]);
+}
+
+#[test]
+fn what_left_is_told_though_nobody_waited_for_its_answer() {
+    let person = Sandbox::new();
+    let world = World::new(&person, "");
+    world.run("curl -sS -m 1 https://api.test/open/silent || curl -sS https://api.test/open/a").ok();
+    let told: Vec<_> = world.requests().iter().map(|e| (text(&e["http"], "path"), e["http"]["status"].as_u64())).collect();
+    assert_eq!(told, [("/open/silent".into(), None), ("/open/a".into(), Some(200))]);
 }

@@ -67,7 +67,7 @@ pub struct TlsServer {
 
 impl TlsServer {
     /// Starts one for these names. `/echo` says back what it was sent, head and all; `/switch` turns to another protocol, which says
-    /// back each byte; everything else is answered with `served`.
+    /// back each byte, after the request's head where the path ends with `/told`; `…/drip` never ends, `…/silent` never begins; everything else is answered with `served`.
     pub fn start(names: &[&str], dir: &Path) -> Self {
         let Identity { config, authority } = Identity::new(names, dir);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -97,11 +97,24 @@ fn serve(config: Arc<ServerConfig>, stream: TcpStream, kept: &Mutex<Vec<Seen>>) 
         kept.lock().unwrap().push(seen);
         let path = line.split(' ').nth(1).unwrap_or_default();
         if path.starts_with("/switch") {
-            let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+            let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
             let mut byte = [0];
-            let mut going = stream.write_all(head.as_bytes()).and_then(|()| stream.flush()).is_ok();
+            let told = if path.ends_with("/told") { raw } else { Vec::new() };
+            let mut going = stream.write_all(&[head.as_bytes(), &told].concat()).and_then(|()| stream.flush()).is_ok();
             while going && stream.read_exact(&mut byte).is_ok() {
                 going = stream.write_all(&byte).and_then(|()| stream.flush()).is_ok();
+            }
+            return;
+        }
+        if path.ends_with("/silent") {
+            while stream.read_exact(&mut [0]).is_ok() {}
+            return;
+        }
+        if path.ends_with("/drip") {
+            let mut going = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").is_ok();
+            while going {
+                going = stream.write_all(b"5\r\ndrip\n\r\n").and_then(|()| stream.flush()).is_ok();
+                std::thread::sleep(std::time::Duration::from_millis(20));
             }
             return;
         }
@@ -127,7 +140,39 @@ fn request(stream: &mut impl Read) -> Option<(Vec<u8>, Seen)> {
         lines.filter_map(|l| l.split_once(':')).map(|(n, v)| (n.trim().to_ascii_lowercase(), v.trim().to_owned())).collect();
     let length = headers.iter().find(|(n, _)| n == "content-length").and_then(|(_, v)| v.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
-    stream.read_exact(&mut body).ok()?;
+    let mut headers = headers;
+    if headers.iter().any(|(n, v)| n == "transfer-encoding" && v == "chunked") {
+        // What comes behind the last piece is kept with the headers.
+        let behind = chunks(stream, &mut body)?;
+        headers.extend(
+            behind.into_iter().filter_map(|l| l.split_once(':').map(|(n, v)| (n.to_ascii_lowercase(), v.trim().to_owned()))),
+        );
+    } else {
+        stream.read_exact(&mut body).ok()?;
+    }
     raw.extend_from_slice(&body);
     Some((raw, Seen { line, headers, body }))
+}
+
+fn chunks(stream: &mut impl Read, body: &mut Vec<u8>) -> Option<Vec<String>> {
+    loop {
+        let size = usize::from_str_radix(line(stream)?.split(';').next()?, 16).ok()?;
+        if size == 0 {
+            return Some(std::iter::from_fn(|| line(stream).filter(|l| !l.is_empty())).collect());
+        }
+        let from = body.len();
+        body.resize(from + size, 0);
+        stream.read_exact(&mut body[from..]).ok()?;
+        line(stream)?;
+    }
+}
+
+fn line(stream: &mut impl Read) -> Option<String> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while !line.ends_with(b"\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        line.push(byte[0]);
+    }
+    line.truncate(line.len() - 2);
+    String::from_utf8(line).ok()
 }

@@ -1,6 +1,9 @@
 //! Credentials: what a request brings of its own is taken away, what the policy binds to it is put there.
 
 use crate::body::Broken;
+use crate::doors::parameters;
+use crate::otherwise::plain;
+use crate::scrub::Needles;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
@@ -48,9 +51,17 @@ impl Vault {
         port == 443 && self.credentials.iter().any(|(c, _)| c.host == *host)
     }
 
-    /// Every secret that may be attached for a host, for taking them out of what comes back.
-    pub(crate) fn secrets_of(&self, host: &Host) -> Vec<&Secret> {
-        self.credentials.iter().filter(|(c, _)| c.host == *host).filter_map(|(_, s)| s.as_ref()).collect()
+    /// What to take out of what a host sends back: every secret that may be attached for it, in each form that a server could repeat.
+    pub(crate) fn needles_of(&self, host: &Host) -> Needles {
+        let own = self.credentials.iter().filter(|(c, _)| c.host == *host);
+        let mut needles = Needles::default();
+        for (credential, secret) in own.filter_map(|(c, s)| Some((c, s.as_ref()?))) {
+            needles.add(secret.reveal());
+            if let Attach::Basic(user) = &credential.attach {
+                needles.add_one(BASE64.encode(format!("{user}:{}", secret.reveal())).into_bytes());
+            }
+        }
+        needles
     }
 
     /// Changes a request to a bound host. Gives the name of what was attached.
@@ -66,6 +77,10 @@ impl Vault {
     ) -> Result<Option<String>, Foreign> {
         self.take_away(host, request)?;
         request.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        // In pieces, in another charset or compressed by WebSocket's own means it could not be looked through.
+        for name in ["accept-charset", "if-range", "range", "sec-websocket-extensions"] {
+            request.headers.remove(name);
+        }
         let Some((credential, secret)) = self.credentials.iter().find(|(c, _)| c.covers(host, port, judged)) else {
             return Ok(None);
         };
@@ -80,12 +95,11 @@ impl Vault {
     fn take_away(&self, host: &Host, request: &mut Parts) -> Result<(), Foreign> {
         let own = self.credentials.iter().filter(|(c, _)| c.host == *host);
         let own = own.filter_map(|(c, _)| if let Attach::Header(name) = &c.attach { Some(name.as_str()) } else { None });
-        let names: Vec<HeaderName> = KEYS
-            .into_iter()
-            .chain(own)
-            .filter_map(|n| n.parse().ok())
-            .chain([AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE])
-            .collect();
+        let keys: Vec<String> = KEYS.into_iter().chain(own).map(|n| plain(n).to_ascii_lowercase()).collect();
+        let bears = |name: &HeaderName| {
+            [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name) || keys.contains(&plain(name.as_str()))
+        };
+        let names: Vec<HeaderName> = request.headers.keys().filter(|n| bears(n)).cloned().collect();
         for name in names {
             for value in request.headers.get_all(&name) {
                 if name != COOKIE && !self.is_placeholder(value) {
@@ -107,11 +121,19 @@ impl Vault {
             keys.filter_map(|(c, _)| if let Attach::Query(name) = &c.attach { Some(name.as_str()) } else { None }).collect();
         let mut kept = Vec::new();
         for pair in query.split('&') {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !keys.contains(&name) && !["access_token", "api_key", "apikey"].contains(&name) {
-                kept.push(pair);
-            } else if value != self.placeholder {
+            // Some servers part them by `;` as well; what is read here is what any of them would.
+            let (mut bears, mut foreign) = (false, None);
+            for (name, value) in parameters(Some(pair)) {
+                if keys.contains(&name.as_str()) || ["access_token", "api_key", "apikey"].contains(&name.as_str()) {
+                    bears = true;
+                    foreign = foreign.or((value != self.placeholder).then_some(name));
+                }
+            }
+            if let Some(name) = foreign {
                 return Err(Foreign(format!("the request brings a key of its own in the parameter `{name}`")));
+            }
+            if !bears {
+                kept.push(pair);
             }
         }
         let kept = kept.join("&");
@@ -153,4 +175,80 @@ fn set_query(request: &mut Parts, query: &str) -> Result<(), Broken> {
     let both = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
     request.uri = both.parse()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use hyper::Request;
+
+    const PLACEHOLDER: &str = "airlock-placeholder-1";
+
+    fn vault(attach: &str) -> (Vault, Host) {
+        let text = format!(
+            "version = 1\n[network]\ndefault = \"deny\"\n[[network.rule]]\nhost = \"api.test\"\ndecision = \"allow\"\n\
+             [[credential]]\nhost = \"api.test\"\nmethods = [\"GET\"]\npaths = [\"/**\"]\n{attach}\nfrom = {{ env = \"KEY\" }}\n"
+        );
+        let policy = policy::parse("test", &text).unwrap();
+        let secret = Secret::new("sk-REAL/1+2".to_owned()).unwrap();
+        let host = policy.credentials[0].host.clone();
+        (Vault::new(vec![(policy.credentials[0].clone(), Some(secret))], PLACEHOLDER.into()), host)
+    }
+
+    fn attached(attach: &str, uri: &str, headers: &[(&str, &str)]) -> Result<(String, Vec<String>), Foreign> {
+        let (vault, host) = vault(attach);
+        let request = headers.iter().fold(Request::get(uri), |r, (name, value)| r.header(*name, *value));
+        let mut head = request.body(()).unwrap().into_parts().0;
+        vault.attach(&host, 443, &HttpRequest::new("GET", "/a").unwrap(), &mut head)?;
+        let mut all: Vec<String> = head.headers.iter().map(|(n, v)| format!("{n}: {}", v.to_str().unwrap())).collect();
+        all.sort();
+        Ok((head.uri.to_string(), all))
+    }
+
+    #[test]
+    fn p5_no_other_key_goes_to_a_bound_host_however_it_is_written() {
+        let header = "header = \"x-own\"";
+        for foreign in ["authorization", "X_Api_Key", "x-own", "X_Own", "Private_Token", "proxy-authorization"] {
+            assert!(attached(header, "/a", &[(foreign, "sk-foreign")]).is_err(), "{foreign}");
+            let (_, all) = attached(header, "/a", &[(foreign, PLACEHOLDER)]).unwrap();
+            assert_eq!(all, ["accept-encoding: identity", "x-own: sk-REAL/1+2"], "{foreign}");
+        }
+        for foreign in ["/a?access_token=x", "/a?access%5Ftoken=x", "/a?x=1;api_key=x", "/a?k%65y=x", "/a?b=1&key="] {
+            assert!(attached("query = \"key\"", foreign, &[]).is_err(), "{foreign}");
+        }
+        let (uri, _) = attached("query = \"key\"", &format!("/a?b=1&ke%79={PLACEHOLDER}"), &[]).unwrap();
+        assert_eq!(uri, "/a?b=1&key=sk%2DREAL%2F1%2B2");
+    }
+
+    #[test]
+    fn p5_an_answer_is_not_asked_for_in_a_form_that_hides_the_key() {
+        let odd =
+            [("range", "bytes=0-3"), ("accept-encoding", "gzip"), ("accept-charset", "utf-16"), ("cookie", "a=b"), ("x", "y")];
+        let (_, all) = attached("bearer = true", "/a", &odd).unwrap();
+        assert_eq!(all, ["accept-encoding: identity", "authorization: Bearer sk-REAL/1+2", "x: y"]);
+    }
+
+    #[test]
+    fn p5_what_was_attached_comes_back_in_no_form() {
+        let (vault, host) = vault("basic = \"me\"");
+        for (form, text) in [
+            ("plain", "sk-REAL/1+2".to_owned()),
+            ("as it was sent", BASE64.encode("me:sk-REAL/1+2")),
+            ("with more around it", BASE64.encode("{'user':'someone','pass':'sk-REAL/1+2'}")),
+            ("for addresses", base64::prelude::BASE64_URL_SAFE_NO_PAD.encode("you:sk-REAL/1+2,")),
+            ("percent", "sk-REAL%2F1%2B2".to_owned()),
+            ("percent, small", "sk-REAL%2f1%2b2".to_owned()),
+            ("percent, all", "sk%2DREAL%2F1%2B2".to_owned()),
+            ("JSON", "sk-REAL\\/1+2".to_owned()),
+        ] {
+            let mut sieve = vault.needles_of(&host).sieve();
+            let mut out = sieve.take(text.as_bytes()).to_vec();
+            out.extend_from_slice(&sieve.rest());
+            assert_eq!(out.len(), text.len(), "{form}");
+            let out = String::from_utf8(out).unwrap();
+            let hidden = out.chars().filter(|c| *c == '*').count();
+            assert!(hidden >= 11 && !out.contains("REAL"), "{form}: {out}");
+        }
+    }
 }

@@ -68,6 +68,8 @@ impl Authority {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(vec![leaf.der().clone()], key.into())?;
+        // It would keep some hundred sessions for each name.
+        config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
         let config = Arc::new(config);
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,6 +11,7 @@ use hyper::http::request::Parts;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Why a body breaks off.
 pub(crate) type Broken = Box<dyn std::error::Error + Send + Sync>;
@@ -20,11 +21,6 @@ pub(crate) type AnyBody = BoxBody<Bytes, Broken>;
 /// Words of Airlock's own.
 pub(crate) fn words(text: String) -> AnyBody {
     Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed()
-}
-
-/// A body that passes, and is counted.
-pub(crate) fn counted(body: Incoming, way: Way, open: Arc<Open>, shares: Vec<Arc<Budget>>) -> AnyBody {
-    Counted { body, way, open, shares }.boxed()
 }
 
 /// About as many bytes as headers or trailers take.
@@ -38,20 +34,33 @@ pub(crate) fn of_request(head: &Parts) -> u64 {
     line as u64 + of_headers(&head.headers)
 }
 
-struct Counted {
-    body: Incoming,
-    way: Way,
-    open: Arc<Open>,
-    shares: Vec<Arc<Budget>>,
+/// A body on its way: it is counted, breaks off when what permits it ends, and holds its place until it is through.
+pub(crate) struct Passing {
+    pub(crate) body: Incoming,
+    /// A request's goes on without the trailers that may follow it: they could bring a key, or what else nobody judged.
+    pub(crate) way: Way,
+    pub(crate) open: Arc<Open>,
+    pub(crate) shares: Vec<Arc<Budget>>,
+    pub(crate) ended: Ended,
+    pub(crate) _place: Arc<OwnedSemaphorePermit>,
 }
 
-impl Body for Counted {
+/// The end of what permits something.
+pub(crate) type Ended = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+
+impl Body for Passing {
     type Data = Bytes;
     type Error = Broken;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if self.ended.as_mut().poll(context).is_ready() {
+            // A future that is over must not be polled again.
+            self.ended = Box::pin(std::future::ready(()));
+            return Poll::Ready(Some(Err("what permitted it has ended".into())));
+        }
         let Some(frame) = std::task::ready!(Pin::new(&mut self.body).poll_frame(context)) else { return Poll::Ready(None) };
         let frame = match frame {
+            Ok(frame) if frame.is_trailers() && self.way == Way::Out => return Poll::Ready(None),
             Ok(frame) => frame,
             Err(e) => return Poll::Ready(Some(Err(e.into()))),
         };

@@ -7,7 +7,7 @@ use crate::dns;
 use crate::forward::{Failed, Open, dial, reachable, reset};
 use crate::gate::{Gate, name};
 use crate::held::{self, Waited};
-use crate::inspect::{Arrival, Reader};
+use crate::inspect::{Arrival, LISTS, Reader, UNDER_WAY};
 use crate::rate::Rate;
 use crate::record::Recorder;
 use crate::udp;
@@ -184,7 +184,9 @@ impl Door {
         let resolving = Arc::new(Semaphore::new(limits.resolving));
         let reader = reading.map(|Reading { authority, vault, roots }| {
             let outside = Arc::new(Outside::new(Arc::clone(&resolving), limits.connect, roots));
-            Arc::new(Reader { gate: Arc::clone(&gate), arbiter: Arc::clone(&arbiter), authority, vault, outside })
+            let (requests, lists) = (Arc::new(Semaphore::new(UNDER_WAY)), Semaphore::new(LISTS));
+            let (gate, arbiter) = (Arc::clone(&gate), Arc::clone(&arbiter));
+            Arc::new(Reader { gate, arbiter, authority, vault, outside, requests, lists })
         });
         Self {
             gate,

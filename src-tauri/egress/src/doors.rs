@@ -4,6 +4,9 @@ use crate::body::{AnyBody, Broken};
 use bytes::BytesMut;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Largest list of files that an LFS client sends at once.
 const LIST: usize = 1 << 20;
@@ -11,32 +14,91 @@ const LIST: usize = 1 << 20;
 /// What to do instead.
 pub(crate) const HOW: &str = "nothing is pushed from inside: commit, and the person applies or pushes what they approved";
 
-/// Whether a request writes to a git repository, by its address alone.
-pub(crate) fn pushes(path: &str, query: Option<&str>) -> bool {
-    let service = |pair: &str| pair.strip_prefix("service=").is_some_and(|s| s.eq_ignore_ascii_case("git-receive-pack"));
-    path.ends_with("/git-receive-pack") || query.is_some_and(|q| q.split('&').any(service))
+/// How long a list of files may take to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether a request writes to a git repository, by its first line alone. `path` is the plain form, as it goes on.
+pub(crate) fn pushes(method: &str, path: &str, query: Option<&str>) -> bool {
+    let path = plain(path);
+    let packs = |(name, value): (String, String)| {
+        name.trim().eq_ignore_ascii_case("service") && value.trim().eq_ignore_ascii_case("git-receive-pack")
+    };
+    // Of what LFS serves, all but the list and what is only read belongs to a push: files that go up, their check, locks.
+    let large = path.contains("/info/lfs/") && !lists(&path) && !matches!(method, "GET" | "HEAD" | "OPTIONS");
+    path.ends_with("/git-receive-pack") || large || parameters(query).any(packs)
 }
 
-/// Looks into a request for files of LFS, which says in its body whether it uploads. Gives the request back with its body.
-pub(crate) async fn uploads(request: Request<AnyBody>) -> Result<(Request<AnyBody>, bool), Broken> {
-    if !request.uri().path().ends_with("/info/lfs/objects/batch") {
+/// Servers pass over case and a final slash.
+fn plain(path: &str) -> String {
+    path.trim_end_matches('/').to_ascii_lowercase()
+}
+
+fn lists(plain: &str) -> bool {
+    plain.ends_with("/info/lfs/objects/batch")
+}
+
+/// A query's parameters as servers read them.
+pub(crate) fn parameters(query: Option<&str>) -> impl Iterator<Item = (String, String)> {
+    let read = |text: &str| percent_encoding::percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+    query.unwrap_or_default().split(['&', ';']).map(move |pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (read(name), read(value))
+    })
+}
+
+/// Looks into a request for files of LFS, which says in its body whether it uploads. Gives the request back with its body. As many
+/// lists are in memory as `room` has places.
+pub(crate) async fn uploads(request: Request<AnyBody>, room: &Semaphore) -> Result<(Request<AnyBody>, bool), Broken> {
+    if !lists(&plain(request.uri().path())) {
         return Ok((request, false));
     }
+    let place = room.acquire().await?;
     let (head, mut body) = request.into_parts();
-    let mut bytes = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        if let Some(data) = frame?.data_ref() {
-            bytes.extend_from_slice(data);
+    let read = async {
+        let mut bytes = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            if let Some(data) = frame?.data_ref() {
+                bytes.extend_from_slice(data);
+            }
+            if bytes.len() > LIST {
+                return Err(format!("a list of files for LFS has more than {LIST} bytes").into());
+            }
         }
-        if bytes.len() > LIST {
-            return Err(format!("a list of files for LFS has more than {LIST} bytes").into());
-        }
-    }
+        Ok::<_, Broken>(bytes)
+    };
+    let bytes = tokio::time::timeout(PATIENCE, read).await.map_err(|_| "a list of files for LFS did not come to an end")??;
+    drop(place);
     // What is no list of downloads uploads.
-    let operation = serde_json::from_slice::<serde_json::Value>(&bytes).ok();
-    let downloads = operation.is_some_and(|list| list.get("operation").and_then(|o| o.as_str()) == Some("download"));
+    let downloads = serde_json::from_slice::<Operation>(&bytes).is_ok_and(|list| list.0.as_deref() == Some("download"));
     let body = Full::new(bytes.freeze()).map_err(|never| match never {}).boxed();
     Ok((Request::from_parts(head, body), !downloads))
+}
+
+/// The one operation of a list: none where two servers could read another, as some take a name in any case, and of two the first or the last.
+struct Operation(Option<String>);
+
+impl<'de> Deserialize<'de> for Operation {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Operation;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list of files")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Operation, A::Error> {
+                let (mut found, mut named) = (None, 0);
+                while let Some(name) = map.next_key::<String>()? {
+                    let value = map.next_value::<serde_json::Value>()?;
+                    named += u32::from(name.to_lowercase() == "operation");
+                    if name == "operation" {
+                        found = value.as_str().map(str::to_owned);
+                    }
+                }
+                Ok(Operation(found.filter(|_| named == 1)))
+            }
+        }
+        from.deserialize_map(Fields)
+    }
 }
 
 #[cfg(test)]
@@ -50,23 +112,47 @@ mod tests {
             ("/a/b.git/git-receive-pack", None),
             ("/a/b.git/info/refs", Some("service=git-receive-pack")),
             ("/x", Some("a=b&service=git-Receive-pack")),
+            ("/x", Some("a=b;s%65rvice=git%2dreceive-pack+")),
+            ("/a/b.git/Git-Receive-Pack/", None),
+            ("/a/b.git/info/lfs/objects/0123/5", None),
+            ("/a/b.git/info/LFS/locks", None),
         ] {
-            assert!(pushes(path, query), "{path} {query:?}");
+            assert!(pushes("PUT", path, query), "{path} {query:?}");
         }
-        assert!(!pushes("/a/b.git/info/refs", Some("service=git-upload-pack")) && !pushes("/a/b.git/git-upload-pack", None));
+        for (path, query) in [
+            ("/a/b.git/info/refs", Some("service=git-upload-pack")),
+            ("/a/b.git/git-upload-pack", None),
+            ("/a/b.git/info/lfs/objects/batch", None),
+        ] {
+            assert!(!pushes("POST", path, query), "{path} {query:?}");
+        }
+        assert!(!pushes("GET", "/a/b.git/info/lfs/locks", None));
     }
 
     #[tokio::test]
     async fn p7_an_upload_of_large_files_is_known_by_its_list() {
+        let room = &Semaphore::new(1);
         let ask = |body: &'static str| async move {
-            let request = Request::post("/a/b.git/info/lfs/objects/batch").body(crate::body::words(body.to_owned())).unwrap();
-            let (request, uploads) = uploads(request).await.unwrap();
+            let request = Request::post("/a/b.git/info/LFS/objects/batch/").body(crate::body::words(body.to_owned())).unwrap();
+            let (request, uploads) = uploads(request, room).await.unwrap();
             let back = request.into_body().collect().await.unwrap().to_bytes();
             assert_eq!(back, body.as_bytes(), "the body goes on as it was");
             uploads
         };
         assert!(!ask(r#"{"operation":"download","objects":[]}"#).await);
-        for upload in [r#"{"operation":"upload"}"#, r#"{"operation":"Download"}"#, "{}", "[", ""] {
+        for upload in [
+            r#"{"operation":"upload"}"#,
+            r#"{"operation":"Download"}"#,
+            r#"{"operation":"download","operation":"upload"}"#,
+            r#"{"operation":"upload","operation":"download"}"#,
+            r#"{"operation":"download","Operation":"upload"}"#,
+            r#"{"Operation":"download"}"#,
+            r#"{"operation":["download"]}"#,
+            r#"["download"]"#,
+            "{}",
+            "[",
+            "",
+        ] {
             assert!(ask(upload).await, "{upload}");
         }
     }

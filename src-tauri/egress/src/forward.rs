@@ -3,6 +3,7 @@
 use crate::address::{globally_reachable, is_own, reachable_within};
 use crate::budget::{Budget, Spent, Way};
 use crate::gate::{Gate, name};
+use crate::scrub::Sieve;
 use model::decision::Ruling;
 use model::event::{NetOp, Process, Verdict, What};
 use policy::{Destination, Leads, Target};
@@ -16,6 +17,8 @@ use tokio::sync::{Semaphore, watch};
 
 /// Bytes that are carried at once in each direction.
 const CHUNK: usize = 64 * 1024;
+/// How long the possible beginning of a secret is held back.
+const HELD_BACK: Duration = Duration::from_millis(250);
 /// Addresses of one name that are tried.
 const TRIED: usize = 8;
 
@@ -230,17 +233,46 @@ impl Open {
         }
     }
 
-    /// The same for streams that were switched from HTTP to something else.
+    /// The same for streams that were switched from HTTP to something else; what comes back goes through `sieve`.
     pub(crate) async fn carry(
         &self,
         inside: impl AsyncRead + AsyncWrite,
         outside: impl AsyncRead + AsyncWrite,
         shares: &[Arc<Budget>],
+        sieve: Option<Sieve>,
     ) {
         let (ir, iw) = tokio::io::split(inside);
         let (or, ow) = tokio::io::split(outside);
-        if let Err(e) = tokio::try_join!(self.carry_one(ir, ow, Way::Out, shares), self.carry_one(or, iw, Way::In, shares)) {
+        if let Err(e) = tokio::try_join!(self.carry_one(ir, ow, Way::Out, shares), self.sift(or, iw, sieve)) {
             tracing::debug!("a switched connection to {} broke off: {e}", self.host);
+        }
+    }
+
+    /// Carries what comes back to its end, without secrets.
+    async fn sift(
+        &self,
+        mut from: impl AsyncRead + Unpin,
+        mut to: impl AsyncWrite + Unpin,
+        mut sieve: Option<Sieve>,
+    ) -> Result<(), Broken> {
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let held = sieve.as_ref().is_some_and(Sieve::holds);
+            let read = tokio::select! {
+                read = from.read(&mut buffer) => Some(read?),
+                // A message may end like a secret begins, and its program waits for it before it says more.
+                () = tokio::time::sleep(HELD_BACK), if held => None,
+            };
+            self.take(Way::In, read.unwrap_or(0) as u64, &[])?;
+            match (&mut sieve, read) {
+                (Some(sieve), Some(0) | None) => to.write_all(&sieve.rest()).await?,
+                (Some(sieve), Some(n)) => to.write_all(&sieve.take(&buffer[..n])).await?,
+                (None, n) => to.write_all(&buffer[..n.unwrap_or(0)]).await?,
+            }
+            to.flush().await?;
+            if read == Some(0) {
+                return Ok(to.shutdown().await?);
+            }
         }
     }
 

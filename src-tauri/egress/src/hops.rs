@@ -1,7 +1,20 @@
 //! Headers that are between two neighbours alone, and go no further.
 
 use hyper::HeaderMap;
-use hyper::header::{CONNECTION, HeaderName, HeaderValue, TE, UPGRADE};
+use hyper::header::{CONNECTION, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
+
+/// Whether what is carried is coded on this way alone: nobody could look through it, and who decodes it can't be said.
+pub(crate) fn coded(headers: &HeaderMap) -> bool {
+    let codings = headers.get_all(TRANSFER_ENCODING).iter();
+    codings.flat_map(|v| v.as_bytes().split(|b| *b == b',')).any(|c| !c.trim_ascii().eq_ignore_ascii_case(b"chunked"))
+}
+
+/// Whether a request asks for a switch to WebSocket, and for no other: in any other protocol (HTTP itself, as `h2c`) would follow
+/// requests that nobody judged.
+pub(crate) fn asks_for_web_socket(headers: &HeaderMap) -> bool {
+    let mut protocols = headers.get_all(UPGRADE).iter();
+    protocols.next().is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"websocket")) && protocols.next().is_none()
+}
 
 /// Takes them away, with those that `Connection` names. Of a switch to another protocol only its own two stay; gRPC needs the word
 /// that trailers are welcome.
@@ -17,7 +30,7 @@ pub(crate) fn strip(headers: &mut HeaderMap, switch: bool) {
     for name in named.into_iter().filter(|n| n != UPGRADE) {
         headers.remove(name);
     }
-    for name in ["connection", "expect", "keep-alive", "proxy-connection", "te"] {
+    for name in ["connection", "expect", "http2-settings", "keep-alive", "proxy-connection", "te", "transfer-encoding"] {
         headers.remove(name);
     }
     if switch {
@@ -54,6 +67,8 @@ mod tests {
             ("keep-alive", "timeout=5"),
             ("te", "gzip"),
             ("upgrade", "h2c"),
+            ("http2-settings", "AAMAAABkAAQAoAAAAAIAAAAA"),
+            ("transfer-encoding", "chunked"),
             ("expect", "100-continue"),
             ("accept", "*/*"),
         ];
@@ -63,5 +78,28 @@ mod tests {
             stripped(&[("connection", "Upgrade"), ("upgrade", "websocket")], true),
             ["connection: upgrade", "upgrade: websocket"]
         );
+    }
+
+    #[test]
+    fn p4_only_a_web_socket_is_switched_to() {
+        let asks = |given: &[&'static str]| {
+            let given = given.iter().map(|v| (UPGRADE, HeaderValue::from_static(v)));
+            asks_for_web_socket(&given.fold(HeaderMap::new(), |mut all, (name, value)| {
+                all.append(name, value);
+                all
+            }))
+        };
+        assert!(asks(&["websocket"]) && asks(&["WebSocket"]));
+        for other in
+            [&["h2c"][..], &["H2C"], &["websocket, h2c"], &["websocket", "h2c"], &["h2c-14"], &["TLS/1.0"], &["echo"], &[]]
+        {
+            assert!(!asks(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_coded_for_one_way_is_known() {
+        let is = |value| coded(&HeaderMap::from_iter([(TRANSFER_ENCODING, HeaderValue::from_static(value))]));
+        assert!(!is("chunked") && !is("Chunked ") && is("gzip, chunked") && is("identity"));
     }
 }

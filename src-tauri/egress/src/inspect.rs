@@ -10,6 +10,8 @@ use crate::doors;
 use crate::forward::Open;
 use crate::gate::Gate;
 use crate::hops;
+use crate::otherwise;
+use crate::scrub::{self, Needles};
 use crate::upstream::{Outside, Unanswered, Upstream};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -27,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Largest head of a request, in bytes.
 const HEAD: usize = 64 * 1024;
@@ -37,6 +39,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const DRAINED: usize = 1 << 20;
 /// Requests of HTTP/2 that one connection may have under way.
 const AT_ONCE: u32 = 128;
+/// Requests that all connections of a run may have under way together: each may hold a head and pieces of two bodies in memory.
+pub(crate) const UNDER_WAY: usize = 512;
+/// Lists of files that are in memory at once.
+pub(crate) const LISTS: usize = 16;
+/// What is kept of an answer that its program does not read, for each request of HTTP/2.
+const UNREAD: usize = 64 * 1024;
 
 /// What all inspected connections of a run share.
 pub(crate) struct Reader {
@@ -45,6 +53,8 @@ pub(crate) struct Reader {
     pub(crate) authority: Arc<Authority>,
     pub(crate) vault: Arc<Vault>,
     pub(crate) outside: Arc<Outside>,
+    pub(crate) requests: Arc<Semaphore>,
+    pub(crate) lists: Semaphore,
 }
 
 /// One connection.
@@ -158,7 +168,8 @@ impl Read {
             .http2()
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(HEAD).unwrap_or(u32::MAX))
-            .max_concurrent_streams(AT_ONCE);
+            .max_concurrent_streams(AT_ONCE)
+            .max_send_buf_size(UNREAD);
         let it = Arc::clone(&self);
         let service = service_fn(move |request| {
             let it = Arc::clone(&it);
@@ -178,8 +189,10 @@ impl Read {
     async fn answer(&self, mut request: Request<Incoming>) -> Response<AnyBody> {
         let begun = Instant::now();
         let shown = (request.method().to_string(), request.uri().path().chars().take(2048).collect::<String>());
-        let upgrade = (request.version() == Version::HTTP_11 && request.headers().contains_key(hyper::header::UPGRADE))
-            .then(|| hyper::upgrade::on(&mut request));
+        let switches = request.version() == Version::HTTP_11
+            && *request.method() == Method::GET
+            && hops::asks_for_web_socket(request.headers());
+        let upgrade = switches.then(|| hyper::upgrade::on(&mut request));
         let (head, body) = request.into_parts();
         let mut body = Some(body);
         let told = |status: StatusCode, verdict, ruling: &Ruling| {
@@ -191,7 +204,11 @@ impl Read {
             };
             self.reader.gate.tell_request(&self.target, self.upstream.address(), verdict, ruling, http, Some(self.who.clone()));
         };
-        match self.judged(head, &mut body, upgrade).await {
+        let answered = match Arc::clone(&self.reader.requests).try_acquire_owned() {
+            Ok(place) => self.judged(head, &mut body, upgrade, Arc::new(place), &shown).await,
+            Err(_) => Err(self.too_many()),
+        };
+        match answered {
             Ok((response, ruling)) => {
                 told(response.status(), Verdict::Allowed, &ruling);
                 response
@@ -211,9 +228,9 @@ impl Read {
         mut head: Parts,
         body: &mut Option<Incoming>,
         upgrade: Option<hyper::upgrade::OnUpgrade>,
+        place: Arc<OwnedSemaphorePermit>,
+        shown: &(String, String),
     ) -> Result<(Response<AnyBody>, Ruling), Stopped> {
-        let own =
-            |rule: &str, reason: String| Ruling { decision: Decision::Deny, rule: rule.into(), source: "airlock".into(), reason };
         let refused = |status, ruling| Stopped { status, verdict: Verdict::Denied, ruling };
         self.is_for_this_host(&head).map_err(|why| refused(StatusCode::MISDIRECTED_REQUEST, own("host check", why)))?;
         if head.method == Method::CONNECT {
@@ -221,10 +238,16 @@ impl Read {
         }
         let judged = HttpRequest::new(head.method.as_str(), head.uri.path())
             .map_err(|e| refused(StatusCode::BAD_REQUEST, own("path check", e.to_string())))?;
-        if doors::pushes(head.uri.path(), head.uri.query()) {
+        otherwise::says(&head).map_err(|why| refused(StatusCode::BAD_REQUEST, own("path check", why)))?;
+        if hops::coded(&head.headers) {
+            let why = "the body is coded on its way, so it can't be said what it is".to_owned();
+            return Err(refused(StatusCode::NOT_IMPLEMENTED, own("body check", why)));
+        }
+        if doors::pushes(judged.method(), judged.path(), head.uri.query()) {
             return Err(refused(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
         }
-        let (ruling, shares) = self.permitted(&judged).await?;
+        let (ruling, shares, ended) = self.permitted(&judged).await?;
+        let ended = ended.map(one_life);
 
         // By what was judged, and by nothing else of the address.
         let query = head.uri.query().map_or_else(String::new, |q| format!("?{q}"));
@@ -236,18 +259,30 @@ impl Read {
         let authority = self.authority();
         let host = HeaderValue::from_str(&authority);
         head.headers.insert(HOST, host.map_err(|e| refused(StatusCode::BAD_REQUEST, own("host check", e.to_string())))?);
-        let bound = self.attach(&judged, &mut head).map_err(|why| refused(StatusCode::FORBIDDEN, own("credential", why)))?;
+        let needles = self.attach(&judged, &mut head).map_err(|why| refused(StatusCode::FORBIDDEN, own("credential", why)))?;
+        // What could come behind its body stays inside.
+        head.headers.remove(hyper::header::TRAILER);
         // What a head says leaves too.
         let spent = |spent: Spent| refused(StatusCode::FORBIDDEN, own(&spent.key(), spent.to_string()));
         self.open.take(Way::Out, body::of_request(&head), &shares).map_err(spent)?;
-        let carried = body.take().map(|body| body::counted(body, Way::Out, Arc::clone(&self.open), shares.clone()));
+        let passing = |body, way| {
+            let ended: body::Ended = Box::pin(crate::forward::over(ended.clone()));
+            let (open, shares) = (Arc::clone(&self.open), shares.clone());
+            body::Passing { body, way, open, shares, ended, _place: Arc::clone(&place) }.boxed()
+        };
+        let carried = body.take().map(|body| passing(body, Way::Out));
         let request = Request::from_parts(head, carried.unwrap_or_else(|| body::words(String::new())));
-        let (request, uploads) =
-            doors::uploads(request).await.map_err(|e| refused(StatusCode::PAYLOAD_TOO_LARGE, own("git.push", e.to_string())))?;
+        let uploads = doors::uploads(request, &self.reader.lists).await;
+        let (request, uploads) = uploads.map_err(|e| refused(StatusCode::PAYLOAD_TOO_LARGE, own("git.push", e.to_string())))?;
         if uploads {
             return Err(refused(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
         }
-        let sent = self.upstream.send(request).await;
+        let mut untold = Untold { read: self, shown, ruling: Some(ruling.clone()) };
+        let sent = tokio::select! {
+            sent = self.upstream.send(request) => sent,
+            () = crate::forward::over(ended.clone()) => Err(Unanswered::Ended),
+        };
+        untold.ruling = None;
         let response = sent.map_err(|e| {
             let ruling = Ruling { reason: format!("allowed, but {e}"), ..ruling.clone() };
             let status = match e {
@@ -260,21 +295,31 @@ impl Read {
             Stopped { status, verdict: Verdict::Noted, ruling }
         })?;
         self.open.take(Way::In, body::of_headers(response.headers()), &shares).map_err(spent)?;
-        let back = self.back(response, upgrade, bound, shares);
-        let response = back.map_err(|why| refused(StatusCode::BAD_GATEWAY, own("credential", why)))?;
+        let switched = upgrade.map(|inside| Switched { inside, shares: shares.clone(), ended: ended.clone() });
+        let response = self.back(response, switched, needles, |body| passing(body, Way::In));
+        let response = response.map_err(|why| refused(StatusCode::BAD_GATEWAY, own("credential", why)))?;
         Ok((response, ruling))
     }
 
-    /// The policy's word, or the person's where it asks.
-    async fn permitted(&self, judged: &HttpRequest) -> Result<(Ruling, Vec<Arc<Budget>>), Stopped> {
+    fn too_many(&self) -> Stopped {
+        let why = format!("{UNDER_WAY} requests of this run are under way");
+        self.reader.gate.recorder.limit_by("requests", why.clone(), Some(self.who.clone()));
+        Stopped { status: StatusCode::SERVICE_UNAVAILABLE, verdict: Verdict::Denied, ruling: own("requests", why) }
+    }
+
+    /// The policy's word, or the person's where it asks, with what it lets out and the end of it.
+    async fn permitted(
+        &self,
+        judged: &HttpRequest,
+    ) -> Result<(Ruling, Vec<Arc<Budget>>, Option<watch::Receiver<bool>>), Stopped> {
         let answer = self.reader.gate.request(&self.target, judged);
         let shares = self.reader.gate.shares(&answer.caps);
         let denied = |ruling| Stopped { status: StatusCode::FORBIDDEN, verdict: Verdict::Denied, ruling };
         match answer.ruling.decision {
-            Decision::Allow => return Ok((answer.ruling, shares)),
+            Decision::Allow => return Ok((answer.ruling, shares, None)),
             Decision::Deny => return Err(denied(answer.ruling)),
             // They let the host through, and no rule speaks of this request.
-            Decision::Ask if self.granted && !answer.narrow => return Ok((answer.ruling, shares)),
+            Decision::Ask if self.granted && !answer.narrow => return Ok((answer.ruling, shares, None)),
             Decision::Ask => {}
         }
         let wanted = Wanted {
@@ -295,7 +340,7 @@ impl Read {
             }
         };
         match permit {
-            Some(Permit::Granted { ruling, .. }) => Ok((ruling, shares)),
+            Some(Permit::Granted { ruling, ended }) => Ok((ruling, shares, Some(ended))),
             Some(Permit::Refused(ruling)) => Err(denied(ruling)),
             None => {
                 let reason = format!("nobody answered within {} s; the ask stays open", self.reader.gate.hold().as_secs());
@@ -304,13 +349,14 @@ impl Read {
         }
     }
 
-    fn attach(&self, judged: &HttpRequest, request: &mut Parts) -> Result<bool, String> {
-        let Destination::Name(host) = &self.target.to else { return Ok(false) };
+    /// Gives what to take out of the answer of a bound host.
+    fn attach(&self, judged: &HttpRequest, request: &mut Parts) -> Result<Option<Needles>, String> {
+        let Destination::Name(host) = &self.target.to else { return Ok(None) };
         if !self.tls || !self.reader.vault.bound(host, self.target.port) {
-            return Ok(false);
+            return Ok(None);
         }
         self.reader.vault.attach(host, self.target.port, judged, request).map_err(|e| e.0)?;
-        Ok(true)
+        Ok(Some(self.reader.vault.needles_of(host)))
     }
 
     fn authority(&self) -> String {
@@ -346,33 +392,88 @@ impl Read {
     fn back(
         &self,
         mut response: Response<Incoming>,
-        inside: Option<hyper::upgrade::OnUpgrade>,
-        bound: bool,
-        shares: Vec<Arc<Budget>>,
+        switched: Option<Switched>,
+        needles: Option<Needles>,
+        passing: impl Fn(Incoming) -> AnyBody,
     ) -> Result<Response<AnyBody>, String> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let Some(inside) = inside else { return Err("the server switched protocols without being asked".into()) };
+            let Some(Switched { inside, shares, ended }) = switched.filter(|_| hops::asks_for_web_socket(response.headers()))
+            else {
+                return Err("the server switched to a protocol that it was not asked for".into());
+            };
             let outside = hyper::upgrade::on(&mut response);
+            let (mut head, _) = response.into_parts();
+            hops::strip(&mut head.headers, true);
+            if let Some(needles) = &needles {
+                if head.headers.contains_key("sec-websocket-extensions") {
+                    return Err("the server compresses what it was asked not to, so it can't be looked through".into());
+                }
+                scrub::head(&mut head, needles)?;
+            }
             let open = Arc::clone(&self.open);
             let carry = async move {
                 if let (Ok(inside), Ok(outside)) = (inside.await, outside.await) {
-                    open.carry(TokioIo::new(inside), TokioIo::new(outside), &shares).await;
+                    let sieve = needles.as_ref().map(Needles::sieve);
+                    tokio::select! {
+                        () = open.carry(TokioIo::new(inside), TokioIo::new(outside), &shares, sieve) => {}
+                        () = crate::forward::over(ended) => {}
+                    }
                 }
             };
             self.upgrades.lock().unwrap_or_else(PoisonError::into_inner).spawn(carry);
-            return Ok(response.map(|_| body::words(String::new())));
+            return Ok(Response::from_parts(head, body::words(String::new())));
         }
         let (mut head, body) = response.into_parts();
+        let coded = hops::coded(&head.headers);
         hops::strip(&mut head.headers, false);
         // It would lead to a server that was not judged, by a protocol that does not leave the jail.
         head.headers.remove(hyper::header::ALT_SVC);
-        let body = body::counted(body, Way::In, Arc::clone(&self.open), Vec::new());
-        if !bound {
-            return Ok(Response::from_parts(head, body));
+        let body = passing(body);
+        let Some(needles) = needles else { return Ok(Response::from_parts(head, body)) };
+        if coded {
+            return Err("the server's answer is coded on its way, so it can't be looked through".into());
         }
-        let Destination::Name(host) = &self.target.to else { return Ok(Response::from_parts(head, body)) };
-        crate::scrub::response(head, body, &self.reader.vault.secrets_of(host))
+        scrub::response(head, body, &needles)
     }
+}
+
+/// What a switch of protocol goes on with.
+struct Switched {
+    inside: hyper::upgrade::OnUpgrade,
+    shares: Vec<Arc<Budget>>,
+    ended: Option<watch::Receiver<bool>>,
+}
+
+/// What came to nothing before its answer was there, but left: told when it is dropped.
+struct Untold<'a> {
+    read: &'a Read,
+    shown: &'a (String, String),
+    ruling: Option<Ruling>,
+}
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        let Some(ruling) = self.ruling.take() else { return };
+        let (method, path) = self.shown.clone();
+        let (it, http) = (self.read, Http { method, path, status: None, millis: 0 });
+        it.reader.gate.tell_request(&it.target, it.upstream.address(), Verdict::Allowed, &ruling, http, Some(it.who.clone()));
+    }
+}
+
+/// A grant's end for one request: however many wait for it, it is one that lives by the grant.
+fn one_life(ended: watch::Receiver<bool>) -> watch::Receiver<bool> {
+    let (own, life) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = crate::forward::over(Some(ended)) => drop(own.send_replace(true)),
+            () = own.closed() => {}
+        }
+    });
+    life
+}
+
+fn own(rule: &str, reason: String) -> Ruling {
+    Ruling { decision: Decision::Deny, rule: rule.into(), source: "airlock".into(), reason }
 }
 
 /// Reads a request's body to its end, as far as it is small: some programs of HTTP/2 take an answer before that for a fault.

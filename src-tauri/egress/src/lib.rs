@@ -24,6 +24,7 @@ mod hello;
 mod hops;
 mod inspect;
 mod names;
+mod otherwise;
 mod rate;
 mod record;
 mod scrub;

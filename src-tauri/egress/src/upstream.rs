@@ -22,6 +22,9 @@ const AT_ONCE: usize = 32;
 /// Largest head of a response, in bytes.
 const HEAD: usize = 64 * 1024;
 
+/// What a server of HTTP/2 may send before its program read it, in bytes.
+const WINDOW: u32 = 1 << 20;
+
 /// Why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unanswered {
@@ -39,6 +42,9 @@ pub(crate) enum Unanswered {
     /// No HTTP.
     #[error("{0}")]
     Http(#[from] hyper::Error),
+    /// What permitted it has ended.
+    #[error("what permitted it has ended")]
+    Ended,
     /// No more connections.
     #[error("{AT_ONCE} requests are under way on this connection")]
     Full,
@@ -195,6 +201,9 @@ impl Upstream {
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
                 .max_header_list_size(u32::try_from(HEAD).unwrap_or(u32::MAX))
+                .initial_connection_window_size(WINDOW)
+                .initial_stream_window_size(WINDOW / 2)
+                .max_send_buf_size(HEAD)
                 .handshake(TokioIo::new(stream))
                 .await?;
             self.keep(connection);

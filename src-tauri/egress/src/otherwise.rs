@@ -1,0 +1,53 @@
+//! What a request says about itself beside its first line: some servers follow that instead of what was judged.
+
+use hyper::http::request::Parts;
+
+/// Headers in which another method stands.
+const METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+/// Headers in which another path or address stands.
+const PATHS: [&str; 5] = ["x-forwarded-path", "x-forwarded-uri", "x-original-uri", "x-original-url", "x-rewrite-url"];
+
+/// A header's name as servers read it that take `_` and `-` for the same.
+pub(crate) fn plain(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+/// Where a request names another method or path than its own, if it does.
+pub(crate) fn says(request: &Parts) -> Result<(), String> {
+    let same = |method: &[u8]| method.eq_ignore_ascii_case(request.method.as_str().as_bytes());
+    for (name, value) in &request.headers {
+        let plain = plain(name.as_str());
+        if PATHS.contains(&plain.as_str()) || (METHODS.contains(&plain.as_str()) && !same(value.as_bytes())) {
+            return Err(format!("`{name}` names another method or path than the one that is judged"));
+        }
+    }
+    if crate::doors::parameters(request.uri.query()).any(|(name, value)| name == "_method" && !same(value.as_bytes())) {
+        return Err("the parameter `_method` names another method than the one that is judged".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use hyper::Request;
+
+    #[test]
+    fn p4_a_request_that_names_another_method_or_path_is_none() {
+        let says = |uri: &str, header: Option<(&str, &str)>| {
+            let request = header.into_iter().fold(Request::post(uri), |r, (name, value)| r.header(name, value));
+            says(&request.body(()).unwrap().into_parts().0)
+        };
+        assert!(says("/a?method=DELETE", None).is_ok() && says("/a", Some(("X-HTTP-Method-Override", "post"))).is_ok());
+        for header in [
+            ("X-HTTP-Method-Override", "DELETE"),
+            ("x_http_method_override", "PUT"),
+            ("X-Method-Override", ""),
+            ("X-Original-URL", "/b"),
+        ] {
+            assert!(says("/a", Some(header)).is_err(), "{header:?}");
+        }
+        assert!(says("/a?x=1&_metho%64=DELETE", None).is_err());
+    }
+}
