@@ -4,6 +4,7 @@ use model::event::What;
 use model::path::hides;
 use model::pattern::Pattern;
 use std::sync::{Arc, OnceLock};
+use sys::proc::Stat;
 
 const POLICY: &str = "version = 1\n[network]\ndefault = \"deny\"\n[[network.rule]]\nhost = \"*.example.org\"\nports = [443]\n\
                       decision = \"allow\"\nreason = \"some names are given\"\n";
@@ -26,12 +27,12 @@ pub(crate) fn dns(bytes: &[u8]) {
 
 /// What the kernel says of a process, whose name is what the process made it.
 pub(crate) fn stat(bytes: &[u8]) {
-    drop(supervise::who::read_stat(bytes));
+    drop(Stat::parse(bytes));
     let name: Vec<u8> = bytes.iter().copied().filter(|b| *b != 0).take(15).collect();
     let rest = b") S 4 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 99 4096 1 18446744073709551615 1 1 140737488347136 0 0 0 0 0 0 0 0 0 17 \
                  0 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
-    let read = supervise::who::read_stat(&[b"7 (", name.as_slice(), rest].concat());
-    assert_eq!(read, Some((name, 4, 99)), "no name is taken for what follows it");
+    let read = Stat::parse(&[b"7 (", name.as_slice(), rest].concat());
+    assert_eq!(read.map(|s| (s.comm, s.parent, s.begun)), Some((name, 4, 99)), "no name is taken for what follows it");
 }
 
 /// A pattern, and a path that it may mean.

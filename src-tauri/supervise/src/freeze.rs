@@ -9,12 +9,12 @@
 //! leave a jail stopped.
 
 use nix::libc;
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, Signal};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use sys::proc::{Stat, is_gone, unclear};
 
 /// A stop takes microseconds, or as long as a process waits for an answer from outside. One that shows nothing for this long
 /// may wait for something that is stopped itself, which only letting all go on ends.
@@ -169,7 +169,7 @@ fn stop(init: i32, remembered: &mut Vec<Process>, limit: Duration) -> bool {
 fn waits_for_a_child(pid: i32) -> bool {
     let waits = |thread: io::Result<std::fs::DirEntry>| -> io::Result<bool> {
         let thread = thread?.path();
-        let stopped = parse(&std::fs::read(thread.join("stat"))?).is_some_and(|s| s.state != b'D');
+        let stopped = Stat::parse(&std::fs::read(thread.join("stat"))?).is_some_and(|s| s.state != b'D');
         let call = std::fs::read_to_string(thread.join("syscall"))?;
         let number = call.split(' ').next().and_then(|n| n.parse::<i64>().ok());
         Ok(stopped || number.is_some_and(|n| MAKES_A_PROCESS.contains(&n)))
@@ -199,17 +199,8 @@ fn proceed(init: i32, remembered: &mut Vec<Process>) {
     }
 }
 
-/// Signals exactly this process, not a later one of its number; fine where it has ended.
 fn send(process: Process, signal: Signal) -> io::Result<()> {
-    let Some(pid) = Pid::from_raw(process.pid) else { return Ok(()) };
-    let sent = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from).and_then(|fd| {
-        match parse(&std::fs::read(format!("/proc/{}/stat", process.pid))?) {
-            Some(stat) if stat.begun == process.begun => Ok(rustix::process::pidfd_send_signal(&fd, signal)?),
-            Some(_) => Ok(()),
-            None => Err(unreadable(process.pid)),
-        }
-    });
-    sent.or_else(|e| if is_gone(&e) { Ok(()) } else { Err(e) })
+    sys::proc::signal(process.pid, process.begun, signal)
 }
 
 fn walk(init: i32) -> Tree {
@@ -219,7 +210,7 @@ fn walk(init: i32) -> Tree {
     let mut look = || -> io::Result<()> {
         for entry in std::fs::read_dir("/proc")? {
             let Some(pid) = entry?.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-            match std::fs::read(format!("/proc/{pid}/stat")).and_then(|s| parse(&s).ok_or_else(|| unreadable(pid))) {
+            match Stat::of(pid) {
                 Ok(stat) if pid == init => found.push(Process { pid, begun: stat.begun }),
                 Ok(stat) => children.entry(stat.parent).or_default().push(Process { pid, begun: stat.begun }),
                 Err(e) if is_gone(&e) => {}
@@ -250,7 +241,7 @@ fn judge(threads: io::Result<Vec<io::Result<Vec<u8>>>>) -> State {
     };
     let (mut unknown, mut waiting, mut stopped, mut dead) = (false, false, false, false);
     for thread in threads {
-        match thread.map(|stat| parse(&stat)) {
+        match thread.map(|stat| Stat::parse(&stat)) {
             Ok(Some(Stat { state: b'T' | b't', .. })) => stopped = true,
             Ok(Some(Stat { state: b'Z' | b'X', .. })) => dead = true,
             Ok(Some(Stat { state: b'D', .. })) => waiting = true,
@@ -268,41 +259,17 @@ fn judge(threads: io::Result<Vec<io::Result<Vec<u8>>>>) -> State {
     }
 }
 
-/// What is used of `/proc/PID/stat`.
-struct Stat {
-    state: u8,
-    parent: i32,
-    begun: u64,
-}
-
-/// A program chooses its own name, with any bytes, parentheses among them: what counts comes after the last one.
-fn parse(stat: &[u8]) -> Option<Stat> {
-    let end = stat.iter().rposition(|b| *b == b')')?;
-    let mut fields = std::str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace();
-    let state = *fields.next()?.as_bytes().first()?;
-    let parent = fields.next()?.parse().ok()?;
-    Some(Stat { state, parent, begun: fields.nth(17)?.parse().ok()? })
-}
-
 /// A process's number in each pid namespace, the innermost last. Its name stands in the same file, but holds no newline.
 fn numbers(pid: i32) -> io::Result<Vec<i32>> {
     let status = std::fs::read(format!("/proc/{pid}/status"))?;
-    let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"NSpid:")).ok_or_else(|| unreadable(pid))?;
+    let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"NSpid:")).ok_or_else(|| unclear(pid))?;
     Ok(String::from_utf8_lossy(line).split_whitespace().filter_map(|n| n.parse().ok()).collect())
-}
-
-fn unreadable(pid: i32) -> io::Error {
-    io::Error::other(format!("what /proc says of process {pid} can't be read"))
-}
-
-/// The only errors that say something about a process: that it has ended.
-fn is_gone(e: &io::Error) -> bool {
-    [Errno::NOENT, Errno::SRCH].iter().any(|gone| e.raw_os_error() == Some(gone.raw_os_error()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
 
     fn stat(state: char) -> io::Result<Vec<u8>> {
         Ok(format!("7 (a ) T (name) {state} 3 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0").into_bytes())
@@ -310,15 +277,6 @@ mod tests {
 
     fn error(errno: Errno) -> io::Error {
         io::Error::from(errno)
-    }
-
-    #[test]
-    fn a_programs_own_name_is_not_its_state() {
-        let read = parse(&stat('S').unwrap_or_default()).map(|s| (s.state, s.parent, s.begun));
-        assert_eq!(read, Some((b'S', 3, 4711)), "what counts comes after the last parenthesis");
-        for cut in [b"".as_slice(), b"7 (x", b"7 (x) S", b"7 (x) S 3 7 7 0 -1"] {
-            assert!(parse(cut).is_none(), "half of it says nothing: {}", String::from_utf8_lossy(cut));
-        }
     }
 
     #[test]

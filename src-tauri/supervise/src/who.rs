@@ -2,7 +2,7 @@
 
 mod proc;
 
-pub(crate) use proc::{Ids, Stat, exe, program, status};
+pub(crate) use proc::{Ids, exe, pidfd, program, stat, status};
 
 use model::event::{Origin, Process};
 use model::path::RawPath;
@@ -62,11 +62,6 @@ pub enum WhoError {
         /// Host pid.
         pid: u32,
     },
-}
-
-/// Name, parent and time of start in the words of `/proc/ID/stat`, in which the name is the process's own: for whoever wants to try it.
-pub fn read_stat(text: &[u8]) -> Option<(Vec<u8>, u32, u64)> {
-    Stat::parse(text).map(|stat| (stat.comm, stat.ppid, stat.start))
 }
 
 /// Resolver for one jail; shared by the sensors.
@@ -153,9 +148,9 @@ impl Who {
         if let Some(known) = self.cache().known.get(&id).filter(fresh) {
             return Some(known.process.clone());
         }
-        let stat = Stat::of(id);
+        let stat = stat(id);
         // Where nobody has the number any more, the last who had it is meant.
-        let same = |known: &&mut Known| stat.as_ref().is_none_or(|stat| told && stat.start == known.start);
+        let same = |known: &&mut Known| stat.as_ref().is_none_or(|stat| told && stat.begun == known.start);
         if let Some(known) = self.cache().known.get_mut(&id).filter(same) {
             known.checked = now;
             return Some(known.process.clone());
@@ -163,7 +158,7 @@ impl Who {
         let ids = status(id)?;
         let process = Arc::new(self.look(&ids, None)?);
         self.remember(id, &ids);
-        self.keep(id, stat?.start, ids.tgid, process.clone());
+        self.keep(id, stat?.begun, ids.tgid, process.clone());
         Some(process)
     }
 
@@ -185,11 +180,11 @@ impl Who {
     /// Names a process that has just become another program with these arguments.
     pub(crate) fn after_exec(&self, tgid: u32, argv: Option<Vec<RawPath>>) -> Option<Arc<Process>> {
         self.settled(tgid);
-        let stat = Stat::of(tgid)?;
+        let stat = stat(tgid)?;
         let ids = status(tgid)?;
         let process = Arc::new(self.look(&ids, argv)?);
         self.remember(tgid, &ids);
-        self.keep(tgid, stat.start, tgid, process.clone());
+        self.keep(tgid, stat.begun, tgid, process.clone());
         Some(process)
     }
 
@@ -247,10 +242,10 @@ impl Who {
     /// Names a process; `None` for one that does not descend from the jail's init, which is one outside.
     fn look(&self, ids: &Ids, argv: Option<Vec<RawPath>>) -> Option<Process> {
         let tgid = ids.tgid;
-        let stat = Stat::of(tgid)?;
+        let own = stat(tgid)?;
         let first = tgid == self.jail.init_pid;
         // A parent that ends in between hands its children on, so that one look may lead nowhere.
-        let mut looks = (0..3).filter_map(|_| self.ancestry(Stat::of(tgid)?.ppid));
+        let mut looks = (0..3).filter_map(|_| self.ancestry(u32::try_from(stat(tgid)?.parent).ok()?));
         let ancestry = if first { Vec::new() } else { looks.next()? };
         self.learn_namespace(ids);
         let exe = exe(tgid);
@@ -258,7 +253,7 @@ impl Who {
         Some(Process {
             pid: ids.groups.get(self.level).copied().unwrap_or(0),
             parent: ancestry.first().map_or(0, |(id, _)| *id),
-            program: program(exe.as_deref(), &stat.comm),
+            program: program(exe.as_deref(), &own.comm),
             origin: exe.as_deref().map_or(Origin::Unknown, |exe| self.origin(exe)),
             exe: RawPath(exe.unwrap_or_default()),
             argv,
@@ -270,7 +265,7 @@ impl Who {
     fn ancestry(&self, mut pid: u32) -> Option<Vec<(u32, RawPath)>> {
         let mut out = Vec::new();
         for depth in 0..DEPTH {
-            let (stat, ids) = (Stat::of(pid)?, status(pid)?);
+            let (stat, ids) = (stat(pid)?, status(pid)?);
             let first = pid == self.jail.init_pid;
             if depth < ANCESTRY_CAP || first {
                 out.push((*ids.groups.get(self.level)?, program(exe(pid).as_deref(), &stat.comm)));
@@ -278,7 +273,7 @@ impl Who {
             if first {
                 return Some(out);
             }
-            pid = stat.ppid;
+            pid = u32::try_from(stat.parent).ok()?;
         }
         None
     }

@@ -7,6 +7,7 @@ pub mod clone;
 pub mod fd;
 pub mod inherit;
 pub mod mount;
+pub mod proc;
 pub mod random;
 pub mod seccomp;
 pub mod seccomp_notify;

@@ -10,11 +10,12 @@ use landlock::{CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetS
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, Signal, WaitOptions, wait};
+use rustix::process::{Signal, WaitOptions, wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use sys::clone::Side;
+use sys::proc::Stat;
 
 /// Looks at what descends before what is seen is killed, where there is no better way.
 const LOOKS: u32 = 200;
@@ -161,41 +162,44 @@ fn second(wait: &OwnedFd) -> ! {
     std::process::exit(0)
 }
 
+/// A process, told from a later one of the same number by when it began.
+type Process = (i32, u64);
+
 /// Stops whatever descends from this process until two looks see nothing new, then kills it.
 fn kill_descendants() {
     let mut known = BTreeSet::new();
     for _ in 0..LOOKS {
         let seen = descendants();
-        let new: Vec<i32> = seen.difference(&known).copied().collect();
+        let new: Vec<Process> = seen.difference(&known).copied().collect();
         if new.is_empty() {
             break;
         }
-        for pid in new.iter().filter_map(|pid| Pid::from_raw(*pid)) {
-            _ = rustix::process::kill_process(pid, Signal::STOP);
-        }
+        signal(new, Signal::STOP);
         known = seen;
     }
-    for pid in known.into_iter().filter_map(Pid::from_raw) {
-        _ = rustix::process::kill_process(pid, Signal::KILL);
+    signal(known, Signal::KILL);
+}
+
+/// What could not be signalled is seen at the next look.
+fn signal(processes: impl IntoIterator<Item = Process>, signal: Signal) {
+    for (pid, begun) in processes {
+        drop(sys::proc::signal(pid, begun, signal));
     }
 }
 
-fn descendants() -> BTreeSet<i32> {
-    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+fn descendants() -> BTreeSet<Process> {
+    let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-        let Ok(stat) = std::fs::read(entry.path().join("stat")) else { continue };
-        // A program chooses its own name: what counts comes after the last parenthesis.
-        let end = stat.iter().rposition(|b| *b == b')').map_or(0, |end| end + 1);
-        let parent = String::from_utf8_lossy(&stat[end..]).split_ascii_whitespace().nth(1).and_then(|p| p.parse().ok());
-        children.entry(parent.unwrap_or(0)).or_default().push(pid);
+        let Ok(stat) = Stat::of(pid) else { continue };
+        children.entry(stat.parent).or_default().push((pid, stat.begun));
     }
     let mut found = BTreeSet::new();
     let mut todo = vec![rustix::process::getpid().as_raw_nonzero().get()];
     while let Some(pid) = todo.pop() {
         for child in children.remove(&pid).unwrap_or_default() {
             found.insert(child);
-            todo.push(child);
+            todo.push(child.0);
         }
     }
     found

@@ -1,13 +1,13 @@
 //! What a notified system call asks for.
 
 use super::memory::{self, Address, Memory};
-use crate::who::{JailRef, status};
+use crate::who::{JailRef, pidfd};
 use model::event::{FileOp, Verdict};
 use model::path::RawPath;
 use nix::libc;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::net::SocketType;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 use std::ffi::OsStr;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -142,12 +142,7 @@ pub(crate) fn program_at(tid: u32, path: &Path) -> Option<PathBuf> {
 
 /// What kind of socket a descriptor of this thread is; `None` where it can't be looked at.
 pub(crate) fn socket_type(tid: u32, socket: i32) -> Option<SocketType> {
-    // `PIDFD_THREAD`, of Linux 6.9; the leader's descriptors are its threads' too.
-    const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0x80);
-    let pid = |id: u32| i32::try_from(id).ok().and_then(Pid::from_raw);
-    let of_leader = || pidfd_open(pid(status(tid)?.tgid)?, PidfdFlags::empty()).ok();
-    let pidfd = pidfd_open(pid(tid)?, THREAD).ok().or_else(of_leader)?;
-    let socket = pidfd_getfd(pidfd, socket, PidfdGetfdFlags::empty()).ok()?;
+    let socket = pidfd_getfd(pidfd(tid).ok()?, socket, PidfdGetfdFlags::empty()).ok()?;
     rustix::net::sockopt::socket_type(socket).ok()
 }
 

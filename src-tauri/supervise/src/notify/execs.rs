@@ -5,7 +5,7 @@
 
 use crate::fact::Fact;
 use crate::tell::Teller;
-use crate::who::{Stat, Who, exe, program};
+use crate::who::{Who, exe, program, stat};
 use model::event::{Origin, Process};
 use model::path::RawPath;
 use rustix::event::epoll;
@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use sys::proc::Stat;
 
 /// Processes whose end is waited for at a time; each costs a descriptor.
 const WATCHED: usize = 400;
@@ -129,18 +130,19 @@ impl Execs {
         let attempt = Attempt { tid, path, program, argv, before, known, since: now, look: now + FIRST_LOOK, wait: FIRST_LOOK };
         let mut state = self.state();
         // A parent that forked has come through its own exec, and is told first.
-        let parent = state.by_tgid.get(&stat.ppid).and_then(|watch| watch.attempt.as_ref());
-        if parent.is_some_and(|attempt| attempt.sign(stat.ppid) == Sign::Became) {
-            self.became(&mut state, stat.ppid);
+        let above = u32::try_from(stat.parent).unwrap_or(0);
+        let parent = state.by_tgid.get(&above).and_then(|watch| watch.attempt.as_ref());
+        if parent.is_some_and(|attempt| attempt.sign(above) == Sign::Became) {
+            self.became(&mut state, above);
         }
         // The number may have been another process's, whose end has not been told yet.
-        if state.by_tgid.get(&tgid).is_some_and(|watch| watch.start != stat.start) {
+        if state.by_tgid.get(&tgid).is_some_and(|watch| watch.start != stat.begun) {
             self.ended(&mut state, tgid);
         }
         let room = state.by_tgid.len() < WATCHED;
         let watch = state.by_tgid.entry(tgid).or_insert_with(|| Watch {
             pidfd: room.then(|| self.watch(tgid)).flatten(),
-            start: stat.start,
+            start: stat.begun,
             attempt: None,
             runs: None,
         });
@@ -300,8 +302,8 @@ impl Execs {
         let how = |pidfd: Option<&OwnedFd>| sys::seccomp_notify::exit_status(pidfd?.as_fd());
         let status = how(watch.pidfd.as_ref());
         // Hundreds may end at once, whose end a look into `/proc` would hold up.
-        let zombie = (status.is_none() || watch.attempt.is_some()).then(|| Stat::of(tgid)).flatten();
-        let zombie = zombie.filter(|stat| stat.start == start);
+        let zombie = (status.is_none() || watch.attempt.is_some()).then(|| stat(tgid)).flatten();
+        let zombie = zombie.filter(|stat| stat.begun == start);
         if let Some(attempt) = self.settle(state, tgid)
             && let Some(became) = attempt.became(zombie.as_ref())
         {
@@ -341,7 +343,7 @@ impl Execs {
 
 impl Print {
     fn of(tgid: u32) -> Option<(Stat, Print)> {
-        let stat = Stat::of(tgid)?;
+        let stat = stat(tgid)?;
         let print = Print { exe: exe(tgid), comm: stat.comm.clone(), start_stack: stat.start_stack };
         Some((stat, print))
     }

@@ -2,40 +2,14 @@
 
 use super::TEXT_CAP;
 use model::path::RawPath;
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use sys::proc::Stat;
 
-/// What `/proc/ID/stat` says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub(crate) comm: Vec<u8>,
-    pub(crate) ppid: u32,
-    pub(crate) start: u64,
-    pub(crate) start_stack: u64,
-    pub(crate) exit_code: i32,
-}
-
-impl Stat {
-    /// Reads one; `None` where the process is gone.
-    pub(crate) fn of(id: u32) -> Option<Stat> {
-        Stat::parse(&std::fs::read(format!("/proc/{id}/stat")).ok()?)
-    }
-
-    pub(super) fn parse(text: &[u8]) -> Option<Stat> {
-        // The name may hold spaces and brackets: it ends at the last one.
-        let open = text.iter().position(|b| *b == b'(')?;
-        let close = text.iter().rposition(|b| *b == b')')?;
-        let comm = text.get(open + 1..close)?.to_vec();
-        let rest: Vec<&str> = std::str::from_utf8(text.get(close + 1..)?).ok()?.split_ascii_whitespace().collect();
-        // Numbers of proc(5), whose third field is the first after the name.
-        let field = |n: usize| rest.get(n - 3).copied();
-        Some(Stat {
-            comm,
-            ppid: field(4)?.parse().ok()?,
-            start: field(22)?.parse().ok()?,
-            start_stack: field(28)?.parse().unwrap_or(0),
-            exit_code: field(52).and_then(|v| v.parse().ok()).unwrap_or(0),
-        })
-    }
+/// What `/proc/ID/stat` says; `None` where the process is gone.
+pub(crate) fn stat(id: u32) -> Option<Stat> {
+    Stat::of(id).ok()
 }
 
 /// The ids of a thread; lists go from the outermost namespace that is visible here to the innermost.
@@ -63,6 +37,11 @@ pub(crate) fn status(id: u32) -> Option<Ids> {
         }
     }
     (ids.tgid > 0).then_some(ids)
+}
+
+/// A descriptor of the process of a thread, to get what it has open by.
+pub(crate) fn pidfd(tid: u32) -> Result<OwnedFd, Errno> {
+    sys::proc::of_thread(tid, || status(tid).map(|ids| ids.tgid))
 }
 
 /// Where the kernel says that the executable lies; `None` for one that ended.

@@ -119,20 +119,6 @@ fn only_processes_of_the_jail_are_named_and_by_its_own_numbers() {
 }
 
 #[test]
-fn a_name_can_not_shift_the_fields_of_stat() {
-    let tail =
-        "S 7 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 1 1 1 1 99 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 256";
-    for comm in ["cat", "a) S 1 (b", ") R 9", "\u{e9} \n"] {
-        let stat = Stat::parse(format!("5 ({comm}) {tail}").as_bytes()).unwrap();
-        assert_eq!((stat.comm.as_slice(), stat.ppid, stat.start), (comm.as_bytes(), 7, 4242), "{comm:?}");
-        assert_eq!((stat.start_stack, stat.exit_code), (99, 256), "{comm:?}");
-    }
-    for bad in ["", "5", "5 (", "5 )(", "5 (x)", "5 (x) S", "5 (x) S x"] {
-        assert_eq!(Stat::parse(bad.as_bytes()), None, "{bad:?}");
-    }
-}
-
-#[test]
 fn a_reader_that_hangs_costs_a_deadline_and_only_so_many_hang() {
     let stuck = Arc::new(AtomicUsize::new(0));
     let (open, opened) = mpsc::channel::<()>();
