@@ -36,11 +36,9 @@ pub enum Side {
 /// Forks with `flags` of clone3.
 ///
 /// The caller must have a single thread: in a child of several, whatever lock another thread held stays locked. That
-/// is looked at here, and `EBUSY` returned where it is not so.
+/// is looked at here, and `EBUSY` returned where it is not so, or the error of the look where `/proc` does not say.
 pub fn fork(flags: u64) -> Result<Side, Errno> {
-    if std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count) > 1 {
-        return Err(Errno::EBUSY);
-    }
+    single_threaded("/proc/self/task")?;
     let mut pidfd: RawFd = -1;
     let args = libc::clone_args {
         flags: flags | libc::CLONE_PIDFD as u64,
@@ -72,9 +70,7 @@ pub fn fork(flags: u64) -> Result<Side, Errno> {
 /// Forks without any namespace, by the older call, which filters around containers let through. [`SIBLING`] is the one flag
 /// that counts. The same holds of the caller's threads as for [`fork`].
 pub fn fork_plain(flags: u64) -> Result<Side, Errno> {
-    if std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count) > 1 {
-        return Err(Errno::EBUSY);
-    }
+    single_threaded("/proc/self/task")?;
     let mut pidfd: RawFd = -1;
     let flags = (flags & SIBLING) | libc::CLONE_PIDFD as u64 | libc::SIGCHLD as u64;
     // SAFETY: without CLONE_VM the child runs on a copy of this address space and stack, as after fork (no stack is given), and
@@ -88,5 +84,28 @@ pub fn fork_plain(flags: u64) -> Result<Side, Errno> {
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
             Ok(Side::Parent { pid, pidfd })
         }
+    }
+}
+
+/// Whether this process, whose threads `/proc` lists there, has no second one.
+fn single_threaded(threads: &str) -> Result<(), Errno> {
+    let look = || -> std::io::Result<usize> { std::fs::read_dir(threads)?.try_fold(0, |n, thread| thread.map(|_| n + 1)) };
+    match look() {
+        Ok(1) => Ok(()),
+        Ok(_) => Err(Errno::EBUSY),
+        Err(e) => Err(e.raw_os_error().map_or(Errno::EIO, Errno::from_raw)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_forked_only_where_it_is_seen_to_have_one_thread() {
+        assert_eq!(single_threaded("/proc/self/task"), Err(Errno::EBUSY), "a test has a thread of its own");
+        assert_eq!(single_threaded("/proc/self/task/none"), Err(Errno::ENOENT), "what can't be looked at is no answer");
+        assert_eq!(single_threaded("/proc/self/fdinfo/../status"), Err(Errno::ENOTDIR));
+        assert!(matches!(fork(0), Err(Errno::EBUSY)) && matches!(fork_plain(0), Err(Errno::EBUSY)), "both look");
     }
 }
