@@ -14,6 +14,7 @@ mod freeze;
 pub mod keeper;
 pub mod limits;
 pub mod notify;
+mod real;
 mod spawn;
 mod stop;
 mod tell;

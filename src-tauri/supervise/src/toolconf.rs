@@ -79,7 +79,7 @@ pub fn of_home(home: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Vec<(Path
 pub(crate) fn of_machine() -> Vec<(PathBuf, String)> {
     let mut out: Vec<(PathBuf, String)> = Vec::new();
     for (path, anew) in SYSTEM {
-        let Some(place) = crate::tools::real(Path::new(path)).filter(|p| p.is_file() && p.starts_with("/usr")) else { continue };
+        let Some(place) = crate::real::real(Path::new(path)).filter(|p| p.is_file() && p.starts_with("/usr")) else { continue };
         // What is too large to be read is covered all the same.
         let small = place.metadata().is_ok_and(|m| m.len() <= LARGEST);
         let text = if small { std::fs::read_to_string(&place).unwrap_or_default() } else { String::new() };

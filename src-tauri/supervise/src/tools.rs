@@ -5,11 +5,10 @@
 //! that is a program or a directory. What is, holds or lies in a place of credentials, of Airlock's own or of the policy's
 //! `hide` is never shown, nor what is or holds a home, a repository or a directory of the system.
 
+use crate::real::real;
 use jail_plan::{Access, Raw, Step};
 use model::run::RunSpec;
-use rustix::fs::{CWD, Mode, OFlags};
 use std::collections::BTreeSet;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use table::{Family, Part};
@@ -153,7 +152,8 @@ impl Search<'_> {
     /// Shows what a place leads to, under its own name and where it is.
     fn add(&mut self, place: &Path) -> bool {
         let Some(real) = real(place) else { return false };
-        if self.closed(&real) {
+        // A socket or a device is no tool.
+        if !(real.is_dir() || real.is_file()) || self.closed(&real) {
             return false;
         }
         self.show(&real, place);
@@ -274,15 +274,4 @@ fn plain(path: &Path) -> PathBuf {
         }
     }
     out
-}
-
-/// Where a path leads, through links; `None` where it leads to nothing that is a directory or a file.
-pub(crate) fn real(path: &Path) -> Option<PathBuf> {
-    let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&fd).ok()?.st_mode);
-    if !matches!(kind, rustix::fs::FileType::Directory | rustix::fs::FileType::RegularFile) {
-        return None;
-    }
-    let name = rustix::fs::readlinkat(CWD, format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new()).ok()?;
-    Some(PathBuf::from(std::ffi::OsString::from(String::from_utf8(name.into_bytes()).ok()?)))
 }

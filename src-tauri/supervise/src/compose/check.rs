@@ -1,9 +1,8 @@
 //! What is granted can be kept: hides and narrower places that a run could lift refuse the start.
 
 use super::Grants;
+use crate::real::real;
 use model::run::RunSpec;
-use rustix::fs::{Mode, OFlags};
-use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 /// What is granted can't be kept as it is written.
@@ -72,11 +71,4 @@ pub(super) fn check(spec: &RunSpec, grants: &Grants) -> Result<(), Conflict> {
         }
     }
     Ok(())
-}
-
-/// Where a path leads, through symlinks; `None` where it leads to nothing.
-pub(super) fn real(path: &Path) -> Option<PathBuf> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
 }

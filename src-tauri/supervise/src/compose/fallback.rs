@@ -2,8 +2,9 @@
 //! is all a matter of Landlock's rules, which only ever add: nothing can be hidden or closed to writing in a place that is open.
 
 use super::authority::Trusted;
-use super::check::{self, Conflict, real};
+use super::check::{self, Conflict};
 use super::{Grants, SYSTEM_PATH, depth, env, identity, largest_file, limits, outside_system};
+use crate::real::real;
 use crate::tools::{self, Shown};
 use crate::{etc, toolconf};
 use jail_plan::{Access, Fallback, Guarantee, Landlock, Limits, Net, Plan, Raw, Stdio, Step};

@@ -11,7 +11,7 @@ pub(super) fn is(real: &Path, spec: &RunSpec, hide: &[PathBuf]) -> bool {
         spec.home.starts_with(real) || matches!(in_home(real, &spec.home), Some(rest) if rest.as_os_str().is_empty());
     holds_a_home
         || spec.workspace.starts_with(real)
-        || hide.iter().chain(own).any(|p| touches(p) || super::real(p).is_some_and(|p| touches(&p)))
+        || hide.iter().chain(own).any(|p| touches(p) || crate::real::real(p).is_some_and(|p| touches(&p)))
         || in_home(real, &spec.home).is_some_and(policy::holds_credentials)
         || of_the_machine(real)
         || (real.is_dir() && is_repository(real))
