@@ -1,5 +1,6 @@
 //! The jail without namespaces: what it keeps, by what it says it keeps. Only an ordinary user can have it.
 
+mod counted;
 mod ends;
 mod flows;
 mod reach;

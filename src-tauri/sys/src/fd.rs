@@ -12,6 +12,15 @@ pub fn close_on_exec_from(first: c_uint) -> Result<(), Errno> {
     Errno::result(rc).map(drop)
 }
 
+/// Whether two threads have one table of descriptors. An error where the kernel does not say, or not to this process.
+pub fn same_table(a: libc::pid_t, b: libc::pid_t) -> Result<bool, Errno> {
+    /// From `linux/kcmp.h`.
+    const KCMP_FILES: libc::c_int = 2;
+    // SAFETY: five integers; the call compares and changes nothing.
+    let rc = unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_FILES, 0usize, 0usize) };
+    Errno::result(rc).map(|order| order == 0)
+}
+
 /// Runs `job` on a thread of its own whose table of descriptors is new and holds the standard streams alone, so that it
 /// can open files although the process has no descriptor left. What `job` uses of descriptors it must open itself: those
 /// of the process are not there. An error means that there is no such thread or table; `job` did not run then.

@@ -1,14 +1,16 @@
 //! Growth on disk: free space, watched; what of it is the run's own, counted when it may matter.
 
 use super::size;
-use super::tree::Tree;
+use super::tree::{Tree, threads};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use std::collections::HashSet;
 use std::ffi::CString;
+use std::fs::DirEntry;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use sys::proc::is_gone;
 
 /// Longest count of what lies in the places.
 const COUNT: Duration = Duration::from_secs(2);
@@ -127,7 +129,7 @@ fn count(places: &[PathBuf], device: u64, tree: &Tree) -> (u64, bool) {
         }
     }
     for pid in tree.pids() {
-        count.nameless(pid);
+        count.nameless(pid, tree);
     }
     (count.bytes, count.whole)
 }
@@ -166,7 +168,14 @@ impl Count {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let Ok(stat) = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let stat = match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(rustix::io::Errno::NOENT) => continue,
+                Err(_) => {
+                    self.whole = false;
+                    continue;
+                }
+            };
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => {
                     self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
@@ -186,20 +195,47 @@ impl Count {
         }
     }
 
-    fn nameless(&mut self, pid: i32) {
-        for fd in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+    /// What a process has open: of each table of descriptors, as threads may have one of their own.
+    fn nameless(&mut self, pid: i32, tree: &Tree) {
+        let mut tables: Vec<i32> = Vec::new();
+        for tid in threads(pid) {
+            if tables.iter().any(|other| sys::fd::same_table(*other, tid) == Ok(true)) {
+                continue;
+            }
+            match std::fs::read_dir(format!("/proc/{tid}/fd")) {
+                Ok(table) => {
+                    tables.push(tid);
+                    table.for_each(|fd| self.opened(fd));
+                }
+                Err(e) if is_gone(&e) || tree.watches(pid) => {}
+                Err(_) => self.whole = false,
+            }
             if Instant::now() >= self.until {
                 self.whole = false;
                 return;
             }
-            let Ok(stat) = rustix::fs::stat(fd.path()) else { continue };
-            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-                && stat.st_nlink == 0
-                && stat.st_dev == self.device
-                && self.linked.insert(stat.st_ino)
-            {
-                self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+        }
+    }
+
+    fn opened(&mut self, fd: io::Result<DirEntry>) {
+        if Instant::now() >= self.until {
+            self.whole = false;
+            return;
+        }
+        let stat = match fd.and_then(|fd| Ok(rustix::fs::stat(fd.path())?)) {
+            Ok(stat) => stat,
+            Err(e) if is_gone(&e) => return,
+            Err(_) => {
+                self.whole = false;
+                return;
             }
+        };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && stat.st_nlink == 0
+            && stat.st_dev == self.device
+            && self.linked.insert(stat.st_ino)
+        {
+            self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
         }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use sys::proc::Stat;
 
 /// Processor time between two looks that counts as running, in nanoseconds.
 const RAN: i64 = 1_000_000;
@@ -52,8 +53,10 @@ impl Tree {
         }
         let before = std::mem::take(&mut self.seen);
         for pid in self.members() {
-            if let (Some(begun), Some(takes)) = (begun(pid), takes(pid)) {
-                self.seen.insert(Id { pid, begun }, takes);
+            let Ok(stat) = Stat::of(pid) else { continue };
+            let shown_by = if stat.is_dead() { living(pid).unwrap_or(pid) } else { pid };
+            if let Some(takes) = takes(pid, shown_by) {
+                self.seen.insert(Id { pid, begun: stat.begun }, takes);
             }
         }
         Some(self.seen.iter().any(|(id, now)| before.get(id).is_none_or(|then| now.used - then.used >= RAN)))
@@ -62,6 +65,12 @@ impl Tree {
     /// Numbers of all that were seen.
     pub(super) fn pids(&self) -> impl Iterator<Item = i32> + '_ {
         self.seen.keys().map(|id| id.pid)
+    }
+
+    /// Whether it is the init or a guard, which hold no files of the run's: guards are under no filter that this process is not
+    /// under, and everything of the command is.
+    pub(super) fn watches(&self, pid: i32) -> bool {
+        pid == self.init.pid || filters(pid).is_some_and(|n| filters("self").is_some_and(|own| n <= own))
     }
 
     /// Whether there is one that was not seen.
@@ -92,7 +101,7 @@ impl Tree {
 
     pub(super) fn with_most_threads(&self) -> Option<i32> {
         // Of many with one each, the parent that made them is what there is to name.
-        let parents = self.commands().filter_map(|(id, _)| parent(id.pid));
+        let parents = self.commands().filter_map(|(id, _)| Some(Stat::of(id.pid).ok()?.parent));
         let mut children: HashMap<i32, u64> = HashMap::new();
         parents.for_each(|p| *children.entry(p).or_default() += 1);
         let weight = |id: &Id, t: &Takes| t.threads + children.get(&id.pid).copied().unwrap_or(0);
@@ -120,10 +129,11 @@ impl Tree {
             .map(|(pid, _)| pid)
     }
 
-    /// Waits a moment for one that was killed.
+    /// Waits a moment for one that was killed: until none of its threads lives, which holds its memory. That can be asked of
+    /// each process, whatever it closed.
     pub(super) fn wait_for_end(&self, id: Id) {
         let until = std::time::Instant::now() + END;
-        while std::time::Instant::now() < until && begun(id.pid) == Some(id.begun) && share(id.pid).is_some() {
+        while std::time::Instant::now() < until && begun(id.pid) == Some(id.begun) && living(id.pid).is_some() {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -150,23 +160,32 @@ impl Tree {
     }
 }
 
-/// Fields of `/proc/PID/stat` after the name, which a program chooses.
-fn stat_field(pid: i32, number: usize) -> Option<u64> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let end = text.iter().rposition(|b| *b == b')')?;
-    std::str::from_utf8(&text[end + 1..]).ok()?.split_ascii_whitespace().nth(number - 3)?.parse().ok()
-}
-
 fn begun(pid: i32) -> Option<u64> {
-    stat_field(pid, 22)
+    Stat::of(pid).ok().map(|stat| stat.begun)
 }
 
-fn parent(pid: i32) -> Option<i32> {
-    stat_field(pid, 4).and_then(|p| i32::try_from(p).ok())
+/// A thread by whose number `/proc` shows what a process holds: its first, or another where that ended before the rest and
+/// shows nothing any more. `None` where none is left.
+fn living(pid: i32) -> Option<i32> {
+    let lives = |tid: &i32| Stat::of(tid).is_ok_and(|stat| !stat.is_dead());
+    if lives(&pid) { Some(pid) } else { threads(pid).into_iter().find(lives) }
 }
 
-fn takes(pid: i32) -> Option<Takes> {
+/// Numbers of a process's threads.
+pub(super) fn threads(pid: i32) -> Vec<i32> {
+    let listed = std::fs::read_dir(format!("/proc/{pid}/task"));
+    listed.into_iter().flatten().flatten().filter_map(|t| t.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// How many filters of calls judge a process, which no process can lower.
+fn filters(pid: impl std::fmt::Display) -> Option<u64> {
     let text = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let line = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Seccomp_filters:"))?;
+    std::str::from_utf8(line).ok()?.trim().parse().ok()
+}
+
+fn takes(pid: i32, shown_by: i32) -> Option<Takes> {
+    let text = std::fs::read(format!("/proc/{shown_by}/status")).ok()?;
     let mut takes = Takes { used: used(pid).unwrap_or(0), ..Takes::default() };
     for line in text.split(|b| *b == b'\n') {
         let value = |head: &[u8]| -> Option<u64> {
@@ -189,9 +208,10 @@ fn used(pid: i32) -> Option<i64> {
     Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// Its part of anonymous, shared and swapped-out memory, each page by how many hold it; `None` for one that has none any more.
+/// Its part of anonymous, shared and swapped-out memory, each page by how many hold it; `None` for one that has none any
+/// more, or that closed itself to such looks.
 fn share(pid: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", living(pid)?)).ok()?;
     let fields = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"];
     let kib = |l: &str| fields.iter().find_map(|f| l.strip_prefix(f)?.split_ascii_whitespace().next()?.parse::<u64>().ok());
     let parts: Vec<u64> = text.lines().filter_map(kib).collect();
@@ -202,6 +222,53 @@ fn share(pid: i32) -> Option<u64> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    /// A process that ordinary users can't look into, as root can.
+    fn closed() -> std::process::Child {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("sleep");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        // What can't be read makes a process that can't be read.
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o111)).unwrap();
+        #[allow(clippy::disallowed_methods, reason = "a process to look at")]
+        std::process::Command::new(program).arg("60").spawn().unwrap()
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_waited_for_though_it_closed_itself() {
+        let tree = Tree::of(i32::try_from(std::process::id()).unwrap(), None).unwrap();
+        let mut child = closed();
+        let pid = i32::try_from(child.id()).unwrap();
+        let id = Id { pid, begun: begun(pid).unwrap() };
+        let start = std::time::Instant::now();
+        tree.wait_for_end(id);
+        assert!(start.elapsed() >= END, "it lives: {:?}", start.elapsed());
+        child.kill().unwrap();
+        let start = std::time::Instant::now();
+        tree.wait_for_end(id);
+        assert!(start.elapsed() < END, "it is dead, though nobody reaped it: {:?}", start.elapsed());
+        assert_eq!(living(pid), None);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn what_threads_hold_is_seen_though_the_first_one_ended() {
+        let script = "import ctypes, threading, time\nheld = bytearray(b'x' * (64 << 20))\n\
+                      threading.Thread(target=time.sleep, args=(60,)).start()\nctypes.CDLL(None).pthread_exit(None)";
+        #[allow(clippy::disallowed_methods, reason = "a process to look at")]
+        let mut child = std::process::Command::new("python3").args(["-c", script]).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while std::time::Instant::now() < until && Stat::of(pid).is_ok_and(|stat| !stat.is_dead()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let tid = living(pid).unwrap();
+        assert_ne!(tid, pid, "the first thread is dead");
+        assert!(takes(pid, tid).unwrap().memory >= 64 << 20, "its memory is that of the others");
+        assert!(share(pid).unwrap() >= 64 << 20);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn this_very_process_is_seen_as_it_is() {
