@@ -10,13 +10,13 @@ mod places;
 pub use flows::{Flows, WayOut};
 
 use crate::notify::{Memory, int};
-use crate::who::{Who, status};
+use crate::who::{Who, pidfd};
 use files::Change;
 use jail_plan::Plan;
 use nix::errno::Errno;
 use nix::libc;
 use places::Places;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags};
+use rustix::process::PidfdGetfdFlags;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use sys::seccomp_notify::{Notification, answer_result, is_waiting};
 const WORKERS: usize = 4;
 /// Calls that wait to be made. Those of callers that were killed meanwhile are among them, so their number has no other bound.
 const QUEUE: usize = 16_384;
-/// Connections that wait for their other end at once, each on a thread of its own.
+/// Connections that are made at once, each on a thread of its own: any of them may wait for its other end.
 const WAITING: usize = 128;
 
 /// What a call is asked to be.
@@ -134,7 +134,7 @@ fn next(calls: &Mutex<Receiver<Notification>>) -> Option<Notification> {
 
 type Wait = Box<dyn FnOnce(&Desk) -> Result<i64, Errno> + Send>;
 
-/// A connection that is to be made, or its result.
+/// The result of a call, or a connection that is to be made.
 enum Step {
     Done(i64),
     /// May wait for its other end.
@@ -184,11 +184,7 @@ impl Desk {
 
     /// A copy of a descriptor of the caller's: the same open file, whatever its number becomes.
     fn descriptor(&self, n: &Notification, register: u64) -> Result<OwnedFd, Errno> {
-        // `PIDFD_THREAD`, of Linux 6.9; the leader's descriptors are its threads' too.
-        const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0x80);
-        let pid = |id: u32| i32::try_from(id).ok().and_then(Pid::from_raw).ok_or(Errno::ESRCH);
-        let open = |id: u32, flags| rustix::process::pidfd_open(pid(id)?, flags).map_err(errno);
-        let process = open(n.tid, THREAD).or_else(|_| open(status(n.tid).ok_or(Errno::ESRCH)?.tgid, PidfdFlags::empty()))?;
+        let process = pidfd(n.tid).map_err(errno)?;
         let fd = rustix::process::pidfd_getfd(&process, int(register), PidfdGetfdFlags::empty()).map_err(errno);
         self.still(n)?;
         fd

@@ -120,3 +120,44 @@ print(\"fine\")'",
     );
     assert_eq!(good(&own), "fine\n", "{own:#?}");
 }
+
+/// Tries connections to a server that takes none any more, by a socket whose flag another process turns on and off all the time.
+/// More than may wait at once, so that those that do not go on trying.
+const FLICKER: &str = r#"
+import fcntl, os, signal, socket, threading, time
+server = socket.socket(socket.AF_UNIX)
+server.bind("full")
+server.listen(0)
+first = socket.socket(socket.AF_UNIX)
+first.connect("full")
+s = socket.socket(socket.AF_UNIX)
+on = fcntl.fcntl(s, fcntl.F_GETFL) | os.O_NONBLOCK
+child = os.fork()
+if child == 0:
+    while True:
+        fcntl.fcntl(s, fcntl.F_SETFL, on)
+        fcntl.fcntl(s, fcntl.F_SETFL, on & ~os.O_NONBLOCK)
+until = time.monotonic() + 4
+def attempts():
+    while time.monotonic() < until:
+        try: s.connect("full")
+        except OSError: pass
+for _ in range(160): threading.Thread(target=attempts, daemon=True).start()
+time.sleep(5)
+os.kill(child, signal.SIGKILL)
+open("file", "w").close()
+os.chmod("file", 0o600)
+print("made", flush=True)
+os._exit(0)
+"#;
+
+#[test]
+fn a_socket_that_stops_not_waiting_holds_up_no_other_call() {
+    if !here() {
+        return;
+    }
+    let room = Room::new();
+    std::fs::write(room.task.tree().join("flicker.py"), FLICKER).unwrap();
+    let went = room.bare_sh("timeout -s KILL 20 python3 flicker.py; true");
+    assert!(went.out.contains("made"), "a change of a mode is made meanwhile: {went:#?}");
+}

@@ -6,7 +6,7 @@ use crate::notify::{int, parse_address, plain};
 use model::event::Process;
 use nix::errno::Errno;
 use nix::libc;
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::FileType;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, ipproto};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -104,14 +104,14 @@ impl Desk {
         let inlet = if socket.domain == AddressFamily::INET { way_out.v4 } else { way_out.v6.ok_or(Errno::EADDRNOTAVAIL)? };
         let process = self.who.known(n.tid).ok_or(Errno::EACCES)?;
         self.still(n)?;
-        self.soon(socket, move |desk, socket| {
+        Ok(beside(move |desk| {
             let made = rustix::net::connect(&socket.fd, &inlet).map_err(errno);
             if matches!(made, Ok(()) | Err(Errno::EINPROGRESS)) {
                 let from = rustix::net::getsockname(&socket.fd).map_err(errno)?;
                 desk.flows.put(SocketAddr::try_from(from).map_err(errno)?, to, process);
             }
             made.map(|()| 0)
-        })
+        }))
     }
 
     fn connect_unix(&self, n: &Notification, socket: Socket, address: &Written) -> Result<Step, Errno> {
@@ -125,10 +125,10 @@ impl Desk {
             return Err(Errno::ECONNREFUSED);
         }
         self.still(n)?;
-        self.soon(socket, move |_, socket| {
+        Ok(beside(move |_| {
             let to = SocketAddrUnix::new(by_number(&found)).map_err(errno)?;
             rustix::net::connect(&socket.fd, &to).map_err(errno).map(|()| 0)
-        })
+        }))
     }
 
     pub(super) fn bind(&self, n: &Notification) -> Result<i64, Errno> {
@@ -196,18 +196,11 @@ impl Desk {
         let tcp = rustix::net::sockopt::socket_protocol(&fd).map_err(errno)? == Some(ipproto::TCP);
         Ok(Socket { fd, domain, kind, tcp })
     }
+}
 
-    /// At once where the socket does not wait, else beside all other calls.
-    fn soon(
-        &self,
-        socket: Socket,
-        make: impl FnOnce(&Desk, &Socket) -> Result<i64, Errno> + Send + 'static,
-    ) -> Result<Step, Errno> {
-        if rustix::fs::fcntl_getfl(&socket.fd).map_err(errno)?.contains(OFlags::NONBLOCK) {
-            return make(self, &socket).map(Step::Done);
-        }
-        Ok(Step::Waits(Box::new(move |desk| make(desk, &socket))))
-    }
+/// Beside all other calls, also where the socket does not wait: its caller could change that at any moment.
+fn beside(make: impl FnOnce(&Desk) -> Result<i64, Errno> + Send + 'static) -> Step {
+    Step::Waits(Box::new(make))
 }
 
 /// The path of an address of a socket in the file system; names without one are the whole machine's.
