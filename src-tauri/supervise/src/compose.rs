@@ -301,4 +301,4 @@ fn dedup_targets(steps: &mut Vec<Step>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,7 +6,7 @@ use model::id::{RunId, TaskId};
 use model::layout::{Layout, TaskDir};
 use model::run::PolicyText;
 
-fn spec(workspace: &str) -> RunSpec {
+pub(crate) fn spec(workspace: &str) -> RunSpec {
     RunSpec {
         version: 1,
         task: TaskId::from_random([0; 8]),
