@@ -128,3 +128,25 @@ fn a_discarded_task_leaves_no_file() {
     assert!(!person.task_dir(&text(&ran, "task")).exists(), "--rm discards at the end");
     untouched(&before, &repo.path, "after a discard");
 }
+
+#[test]
+fn a_diff_that_waits_while_its_task_is_discarded_says_so() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let task = text(&person.run_script(&repo.path, &[], "echo x > x").ok().json(), "task");
+    person.airlock(["diff", &task]).ok();
+    // Where a second look waits for the first one, which is this test here.
+    let lock = std::fs::File::open(person.task_dir(&task).join("candidate.lock")).unwrap();
+    lock.lock().unwrap();
+    let waiting = testkit::Live::start(person.airlock_command(["diff", &task]));
+    testkit::eventually("the diff waits for the lock", std::time::Duration::from_secs(20), || {
+        let id = std::os::unix::fs::MetadataExt::ino(&lock.metadata().unwrap());
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|l| l.contains("->") && l.contains(&format!(":{id} "))).then_some(())
+    });
+    person.airlock(["task", "discard", &task]).ok();
+    lock.unlock().unwrap();
+    let ended = waiting.end(testkit::airlock::LIMIT).exits(5);
+    assert!(ended.said().contains("was discarded"), "{}", ended.said());
+    assert!(!person.task_dir(&task).exists(), "and it leaves nothing behind");
+}

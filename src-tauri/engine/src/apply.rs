@@ -156,14 +156,16 @@ impl Engine {
         let message = request.message.clone().filter(|m| !m.trim().is_empty()).unwrap_or_else(|| task.title.clone());
         let _one = self.lock_exits()?;
         let exit = ExitId::from_random(sys::random::bytes());
-        let plan = worktree::plan_apply(&worktree::ApplySpec {
-            task: &self.git(&task),
-            exit: &exit,
-            approved: &approved,
-            repo: &facts,
-            home: &self.host.home,
-            onto: &onto,
-            message: &message,
+        let plan = self.with_files(id, |task| {
+            Ok(worktree::plan_apply(&worktree::ApplySpec {
+                task: &self.git(task),
+                exit: &exit,
+                approved: &approved,
+                repo: &facts,
+                home: &self.host.home,
+                onto: &onto,
+                message: &message,
+            })?)
         })?;
         let digest = approved.get().digest();
         if !self.db.use_approval(sys::clock::unix_millis(), id, &digest)? {

@@ -32,6 +32,8 @@ impl Engine {
     fn owner(&self, id: &TaskId) -> Result<(Option<OwnedFd>, Option<Attached>), Error> {
         let start = std::time::Instant::now();
         loop {
+            // A discard may have come before: its task has no directory any more, and needs none for a lock.
+            self.need_files(id)?;
             if let Some(held) = self.lock_task(id)? {
                 return Ok((Some(held), None));
             }
@@ -54,7 +56,11 @@ impl Engine {
 
     /// Takes a candidate of the task as it is now. A live run is stopped for as long as it takes.
     pub fn candidate(&self, id: &TaskId) -> Result<Candidate, Error> {
-        let task = self.need_files(id)?;
+        self.with_files(id, |task| self.take_candidate(task))
+    }
+
+    fn take_candidate(&self, task: &Task) -> Result<Candidate, Error> {
+        let id = &task.id;
         let path = self.host.layout.task(id).path().join("candidate.lock");
         // One at a time: a keeper's index has one writer. Waits, since the other ends within its own limit.
         let lock = rustix::fs::open(
@@ -79,7 +85,7 @@ impl Engine {
             }
         };
         let keeper = self.keeper(self.task_policy(id)?.policy());
-        let candidate = worktree::candidate(&self.git(&task), &keeper, still).map_err(|e| match e {
+        let candidate = worktree::candidate(&self.git(task), &keeper, still).map_err(|e| match e {
             worktree::CandidateError::Keeper(e) => self.keeper_failed(&e),
             e => e.into(),
         })?;
@@ -99,20 +105,17 @@ impl Engine {
 
     /// Changed files of a tree of this task against its base.
     pub fn changes(&self, id: &TaskId, tree: &TreeId) -> Result<Vec<ChangedFile>, Error> {
-        let task = self.need_files(id)?;
-        Ok(worktree::changes(&self.git(&task), None, tree)?)
+        self.with_files(id, |task| Ok(worktree::changes(&self.git(task), None, tree)?))
     }
 
     /// The whole difference as git writes it: raw bytes, hostile to a terminal.
     pub fn unified(&self, id: &TaskId, tree: &TreeId) -> Result<Vec<u8>, Error> {
-        let task = self.need_files(id)?;
-        Ok(worktree::unified(&self.git(&task), None, tree)?)
+        self.with_files(id, |task| Ok(worktree::unified(&self.git(task), None, tree)?))
     }
 
     /// One file's difference as coloured rows.
     pub fn file_diff(&self, id: &TaskId, tree: &TreeId, path: &RawPath, context: u32) -> Result<FileDiff, Error> {
-        let task = self.need_files(id)?;
-        Ok(worktree::file_diff(&self.git(&task), None, tree, path, context)?)
+        self.with_files(id, |task| Ok(worktree::file_diff(&self.git(task), None, tree, path, context)?))
     }
 
     /// The candidate that was taken last.

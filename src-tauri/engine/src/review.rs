@@ -47,7 +47,7 @@ impl Engine {
         }
         let accepted: Vec<RawPath> =
             reviews.iter().filter(|r| r.decision == FileDecision::Accepted).map(|r| r.path.clone()).collect();
-        let result = worktree::result_tree(&self.git(task), tree, &accepted)?;
+        let result = self.with_files(&task.id, |task| Ok(worktree::result_tree(&self.git(task), tree, &accepted)?))?;
         let exit = exit_of(task, tree, &result);
         let approved = self.db.approval(&task.id)?.is_some_and(|a| !a.used && a.digest == exit.digest());
         Ok(Review { tree: tree.clone(), files: reviews, result, approved })

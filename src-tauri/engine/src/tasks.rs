@@ -70,4 +70,9 @@ impl Engine {
             TaskState::Ready | TaskState::Running | TaskState::Ended | TaskState::Applied | TaskState::Failed => Ok(task),
         }
     }
+
+    /// Works on a task's files. A failure after the task was discarded meanwhile says that, whatever was missed first.
+    pub(crate) fn with_files<T>(&self, id: &TaskId, work: impl FnOnce(&Task) -> Result<T, Error>) -> Result<T, Error> {
+        work(&self.need_files(id)?).map_err(|e| self.need_files(id).err().unwrap_or(e))
+    }
 }
