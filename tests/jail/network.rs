@@ -84,6 +84,23 @@ fn no_way_to_start_a_flow_reaches_anything_with_the_way_out_off_or_on() {
 }
 
 #[test]
+fn p6_a_connection_grows_to_little_of_the_machines_memory_for_tcp() {
+    let most =
+        |text: &str| -> Vec<u64> { text.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse().ok()).collect() };
+    let sizes = ["/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"];
+    let outside = sizes.map(|path| std::fs::read_to_string(path).unwrap());
+    for network in [false, true] {
+        let mut room = Room::new();
+        room.grants.network = network;
+        let went = room.sh("cat /proc/sys/net/ipv4/tcp_rmem /proc/sys/net/ipv4/tcp_wmem");
+        assert_eq!(most(good(&went)), [256 << 10, 256 << 10], "way out {network}: {went:?}");
+        let went = room.sh("echo '4096 131072 33554432' > /proc/sys/net/ipv4/tcp_rmem && echo raised");
+        assert!(!went.out.contains("raised"), "the jail can't change it: {went:?}");
+    }
+    assert_eq!(outside, sizes.map(|path| std::fs::read_to_string(path).unwrap()), "the machine's own stay as they are");
+}
+
+#[test]
 fn every_way_that_this_machine_has_can_be_tried() {
     let dir = tempfile::tempdir().unwrap();
     let Some(program) = ways::program(dir.path()) else { return not_tested_here("a C compiler") };
