@@ -26,7 +26,7 @@ export async function apparmor(task) {
       assert.match(said, /^airlock-jail( |$|\/\/)/m)
     })
   }
-  await check('user', 'p6_the_installed_program_takes_no_plan_from_others_under_the_profile', async (run) => {
+  await check('user', 'the_installed_program_is_not_started_by_a_copy_of_its_starters_under_the_profile', async (run) => {
     const said = await run(`${PROGRAMS}/airlock doctor --json 2>/dev/null >/dev/null; AIRLOCK=x; ln -sf ${INSTALLED}/airlock-jail /tmp/airlock-jail; cp ${PROGRAMS}/airlock ${PROGRAMS}/airlock-warden /tmp/ && /tmp/airlock doctor 2>&1; test $? = 4`)
     assert.match(said, /not started by a program that root installed beside it/)
   })

@@ -1,5 +1,11 @@
 //! The installed program may do what other programs may not: security modules let it, by its path, make user namespaces
-//! with rights. So it works for the programs installed beside it, and for nobody else.
+//! with rights. So it works for the programs installed beside it.
+//!
+//! That keeps out accident and naive use, a program that starts it as it would any other. It is no wall: a process can make
+//! the socket, start this program, leave another to speak at its end, and become an installed starter before it is looked at;
+//! a starter that is linked dynamically loads anybody's library (`LD_PRELOAD`); and a debugger may hold this program from its
+//! first instruction on. What is behind it needs none: by `airlock run` with `jail.nested` any program of the person's has
+//! namespaces with rights over them, in a jail.
 
 use crate::error::{OrRefuse as _, Step};
 use crate::link::Link;
@@ -11,7 +17,7 @@ use std::path::Path;
 /// The programs that start jails.
 const STARTERS: [&str; 3] = ["airlock", "airlock-warden", "airlock-window"];
 
-/// Refuses whoever is not one of the installed starters, where this is the installed program.
+/// Refuses whoever does not look like one of the installed starters, where this is the installed program.
 pub(crate) fn check(link: &Link) -> Step<()> {
     let hint = "the installed airlock-jail is started by the programs installed beside it; another copy of it has no such right \
                 and needs none of this";
