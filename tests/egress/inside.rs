@@ -111,7 +111,14 @@ impl Inside {
         let inlets =
             Inlets::Own { listener: jail.listener.take().expect("a listener"), dns: jail.dns.take().expect("a DNS socket") };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let way_out = runtime.spawn(egress::serve(inlets, Arc::clone(&self.policy), owner, self.limits.clone(), None));
+        let way_out = runtime.spawn(egress::serve(
+            inlets,
+            Arc::clone(&self.policy),
+            owner,
+            self.limits.clone(),
+            None,
+            egress::Proxies::default(),
+        ));
         jail.go().unwrap();
         let mut text = String::new();
         out.read_to_string(&mut text).unwrap();

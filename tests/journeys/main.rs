@@ -11,6 +11,7 @@ mod codes_and_streams;
 mod killed;
 mod limits;
 mod pressure;
+mod proxied;
 mod reading;
 mod real_agent;
 mod shell_agent;

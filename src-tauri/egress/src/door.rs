@@ -4,10 +4,11 @@ use crate::arbiter::{Arbiter, Limits, Permit, Wanted};
 use crate::attach::Vault;
 use crate::authority::Authority;
 use crate::dns;
-use crate::forward::{Failed, Open, dial, reachable, reset};
+use crate::forward::{Dialled, Failed, Open, Roads, reachable, reset};
 use crate::gate::{Gate, name};
 use crate::held::{self, Waited};
 use crate::inspect::{Arrival, LISTS, Reader, UNDER_WAY};
+use crate::proxy::Proxies;
 use crate::rate::Rate;
 use crate::record::Recorder;
 use crate::udp;
@@ -88,6 +89,7 @@ pub async fn serve(
     arbiter: Arc<dyn Arbiter>,
     limits: Limits,
     reading: Option<Reading>,
+    proxies: Proxies,
 ) -> Result<Infallible, ServeError> {
     let tcp = |source| ServeError::Socket { socket: "TCP", source };
     let listening = |fd: OwnedFd| {
@@ -99,7 +101,7 @@ pub async fn serve(
         Inlets::Own { listener, dns } => (vec![listening(listener)?], Some(dns), Meant::ByAddress),
         Inlets::Made(fds) => (fds.into_iter().map(listening).collect::<Result<_, _>>()?, None, Meant::ByMaker),
     };
-    let door = Arc::new(Door::new(policy, arbiter, limits, reading));
+    let door = Arc::new(Door::new(policy, arbiter, limits, reading, proxies));
     let dns = async {
         let Some(dns) = dns else { return std::future::pending().await };
         let ended = udp::serve(dns, &door.gate, &door.lookups, door.limits.lookups).await;
@@ -172,18 +174,24 @@ pub(crate) struct Door {
     limits: Limits,
     connections: Arc<Semaphore>,
     arrivals: Arc<Semaphore>,
-    resolving: Arc<Semaphore>,
+    roads: Arc<Roads>,
     lookups: Rate,
     refusals: Rate,
     reader: Option<Arc<Reader>>,
 }
 
 impl Door {
-    pub(crate) fn new(policy: Arc<Policy>, arbiter: Arc<dyn Arbiter>, limits: Limits, reading: Option<Reading>) -> Self {
+    pub(crate) fn new(
+        policy: Arc<Policy>,
+        arbiter: Arc<dyn Arbiter>,
+        limits: Limits,
+        reading: Option<Reading>,
+        proxies: Proxies,
+    ) -> Self {
         let gate = Arc::new(Gate::new(policy, limits.names, Recorder::new(Arc::clone(&arbiter))));
-        let resolving = Arc::new(Semaphore::new(limits.resolving));
+        let roads = Arc::new(Roads::new(&limits, proxies));
         let reader = reading.map(|Reading { authority, vault, roots }| {
-            let outside = Arc::new(Outside::new(Arc::clone(&resolving), limits.connect, roots));
+            let outside = Arc::new(Outside::new(Arc::clone(&roads), roots));
             let (requests, lists) = (Arc::new(Semaphore::new(UNDER_WAY)), Semaphore::new(LISTS));
             let (gate, arbiter) = (Arc::clone(&gate), Arc::clone(&arbiter));
             Arc::new(Reader { gate, arbiter, authority, vault, outside, requests, lists })
@@ -193,7 +201,7 @@ impl Door {
             arbiter,
             connections: Arc::new(Semaphore::new(limits.connections)),
             arrivals: Arc::new(Semaphore::new(limits.connections.max(16))),
-            resolving,
+            roads,
             lookups: Rate::per_second(limits.lookups),
             refusals: Rate::per_second(limits.refusals),
             reader,
@@ -274,11 +282,16 @@ impl Door {
             };
             return reader.serve(inside, first, Arrival { target, leads: answer.leads, ruling, ended, who }).await;
         }
-        match dial(&target, answer.leads, &self.resolving, self.limits.connect).await {
-            Ok(outside) => {
-                let address = outside.peer_addr().unwrap_or(dst);
+        match self.roads.dial(&target, answer.leads).await {
+            Ok(Dialled { stream: outside, address }) => {
+                let reason = match address {
+                    Some(_) => ruling.reason,
+                    None if ruling.reason.is_empty() => self.roads.unchecked(),
+                    None => format!("{}; {}", ruling.reason, self.roads.unchecked()),
+                };
+                let ruling = Ruling { reason, ..ruling };
                 let named = (!self.gate.unread(&target)).then_some(&target);
-                let open = Open::new(Arc::clone(&self.gate), &target, Some(address), ruling, Some(who), shares);
+                let open = Open::new(Arc::clone(&self.gate), &target, address, ruling, Some(who), shares);
                 open.relay(inside, outside, first, named, ended).await;
             }
             Err(Failed::Closed(reason)) => {

@@ -1,8 +1,10 @@
 //! From an allowed connection to its end outside, and the bytes between.
 
 use crate::address::{globally_reachable, is_own, reachable_within};
+use crate::arbiter::Limits;
 use crate::budget::{Budget, Spent, Way};
 use crate::gate::{Gate, name};
+use crate::proxy::Proxies;
 use crate::scrub::Sieve;
 use model::decision::Ruling;
 use model::event::{NetOp, Process, Verdict, What};
@@ -34,33 +36,69 @@ pub(crate) enum Failed {
     /// No address answered.
     #[error("{0} did not take the connection: {1}")]
     Refused(SocketAddr, std::io::Error),
+    /// The person's proxy does not connect.
+    #[error(transparent)]
+    Proxy(#[from] crate::proxy::Failed),
     /// It took too long.
     #[error("no answer from outside within {} s", .0.as_secs())]
     Late(Duration),
 }
 
-/// Connects to where an allowed target leads.
-pub(crate) async fn dial(
-    target: &Target,
-    leads: Leads,
-    resolving: &Arc<Semaphore>,
+/// The ways to the outside.
+pub(crate) struct Roads {
+    resolving: Arc<Semaphore>,
     within: Duration,
-) -> Result<TcpStream, Failed> {
-    let work = async {
-        let addresses = match leads {
-            Leads::At(a) => vec![a],
-            Leads::Public | Leads::Within(_) => checked(resolve(target, resolving).await?, leads)?,
-        };
-        let mut last = Failed::Closed(format!("{target} has no address"));
-        for a in addresses.into_iter().take(TRIED) {
-            match TcpStream::connect(a).await {
-                Ok(stream) => return Ok(stream),
-                Err(e) => last = Failed::Refused(a, e),
+    proxies: Proxies,
+}
+
+/// A connection outside.
+pub(crate) struct Dialled {
+    pub(crate) stream: TcpStream,
+    /// Its other end; [`None`] through a proxy, which resolves names by itself.
+    pub(crate) address: Option<SocketAddr>,
+}
+
+impl Roads {
+    pub(crate) fn new(limits: &Limits, proxies: Proxies) -> Self {
+        Self { resolving: Arc::new(Semaphore::new(limits.resolving)), within: limits.connect, proxies }
+    }
+
+    /// How long connecting may take.
+    pub(crate) fn within(&self) -> Duration {
+        self.within
+    }
+
+    /// Connects to where an allowed target leads.
+    pub(crate) async fn dial(&self, target: &Target, leads: Leads) -> Result<Dialled, Failed> {
+        let work = async {
+            if leads == Leads::Public {
+                if let Destination::Address(ip) = target.to {
+                    reachable(SocketAddr::new(ip, target.port), leads)?;
+                }
+                if let Some(stream) = self.proxies.connect(target).await {
+                    return Ok(Dialled { stream: stream?, address: None });
+                }
             }
-        }
-        Err(last)
-    };
-    tokio::time::timeout(within, work).await.unwrap_or(Err(Failed::Late(within)))
+            let addresses = match leads {
+                Leads::At(a) => vec![a],
+                Leads::Public | Leads::Within(_) => checked(resolve(target, &self.resolving).await?, leads)?,
+            };
+            let mut last = Failed::Closed(format!("{target} has no address"));
+            for a in addresses.into_iter().take(TRIED) {
+                match TcpStream::connect(a).await {
+                    Ok(stream) => return Ok(Dialled { stream, address: Some(a) }),
+                    Err(e) => last = Failed::Refused(a, e),
+                }
+            }
+            Err(last)
+        };
+        tokio::time::timeout(self.within, work).await.unwrap_or(Err(Failed::Late(self.within)))
+    }
+
+    /// What is said of a connection that left by a proxy.
+    pub(crate) fn unchecked(&self) -> String {
+        format!("by the proxy {}, so that where its name leads was not checked", self.proxies.words().unwrap_or_default())
+    }
 }
 
 /// Whether a bare address may be connected to at all: known before anybody is asked.

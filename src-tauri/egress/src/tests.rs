@@ -5,7 +5,7 @@
 use crate::door::Door;
 use crate::gate::Gate;
 use crate::record::Recorder;
-use crate::{Arbiter, Fact, Inlets, Limits, Permit, Wanted, dns, serve};
+use crate::{Arbiter, Fact, Inlets, Limits, Permit, Proxies, Wanted, dns, serve};
 use hickory_proto::op::{Message, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use model::decision::{Decision, Ruling};
@@ -154,7 +154,13 @@ async fn is_reset(mut program: TcpStream) -> bool {
 async fn an_allowed_name_reaches_its_pinned_server_with_bytes_counted_and_half_close_kept() {
     let log = Log::new(false);
     let server = echo().await;
-    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, server)), log.clone(), Limits::default(), None));
+    let door = Arc::new(Door::new(
+        policy(&pinned("model.test", 8443, server)),
+        log.clone(),
+        Limits::default(),
+        None,
+        Proxies::default(),
+    ));
     let ip = address(&door.gate, "Model.Test.");
     let mut program = dial(&door, SocketAddr::new(ip, 8443)).await;
     program.write_all(b"hello").await.unwrap();
@@ -179,7 +185,7 @@ async fn everything_that_no_rule_allows_is_reset_and_told() {
     let server = echo().await;
     let rules =
         pinned("model.test", 8443, server) + "[[network.rule]]\nhost = \"169.254.169.254\"\nports = [80]\ndecision = \"allow\"\n";
-    let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None));
+    let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None, Proxies::default()));
     let ip = address(&door.gate, "model.test.");
     let tries = [
         (SocketAddr::new(ip, 80), "Connect model.test:80 Denied network.default"),
@@ -216,7 +222,13 @@ async fn waiting(log: &Log, wanted: usize) -> Vec<(Wanted, oneshot::Sender<Permi
 #[tokio::test]
 async fn p4_what_is_asked_about_waits_and_goes_on_when_it_is_allowed_until_that_ends() {
     let log = Log::new(false);
-    let door = Arc::new(Door::new(asking(&asks("model.test", 8443, echo().await)), log.clone(), Limits::default(), None));
+    let door = Arc::new(Door::new(
+        asking(&asks("model.test", 8443, echo().await)),
+        log.clone(),
+        Limits::default(),
+        None,
+        Proxies::default(),
+    ));
     let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
     let mut program = dial(&door, dst).await;
     program.write_all(b"said while it waited, ").await.unwrap();
@@ -244,7 +256,7 @@ async fn p4_what_nobody_answers_or_a_person_denies_is_reset_and_nothing_of_it_le
     let log = Log::new(false);
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let rules = asks("model.test", 8443, server.local_addr().unwrap());
-    let door = Arc::new(Door::new(asking(&rules), log.clone(), Limits::default(), None));
+    let door = Arc::new(Door::new(asking(&rules), log.clone(), Limits::default(), None, Proxies::default()));
     let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
     assert!(is_reset(dial(&door, dst).await).await, "nobody answers");
     log.wait_for("Connect model.test:8443 Denied network.rule[0]").await;
@@ -277,7 +289,7 @@ async fn p4_what_nobody_answers_or_a_person_denies_is_reset_and_nothing_of_it_le
 #[tokio::test]
 async fn p4_nobody_is_asked_about_an_address_that_leads_home() {
     let log = Log::new(false);
-    let door = Arc::new(Door::new(asking(""), log.clone(), Limits::default(), None));
+    let door = Arc::new(Door::new(asking(""), log.clone(), Limits::default(), None, Proxies::default()));
     for home in ["169.254.169.254:80", "127.0.0.1:8080", "10.0.0.1:443", "[::1]:443", "[fd00:ec2::254]:80"] {
         assert!(is_reset(dial(&door, home.parse().unwrap()).await).await, "{home}");
     }
@@ -293,7 +305,7 @@ async fn p8_bytes_of_all_connections_together_are_bounded_and_the_limit_is_told_
     for (limit, key) in [("bytes_out = \"1000B\"", "bytes_out"), ("bytes_in = \"1000B\"", "bytes_in")] {
         let log = Log::new(false);
         let rules = pinned("model.test", 8443, echo().await) + &format!("[limits]\n{limit}\n");
-        let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None));
+        let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None, Proxies::default()));
         let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
         let (mut first, mut second) = (dial(&door, dst).await, dial(&door, dst).await);
         for program in [&mut first, &mut second] {
@@ -323,7 +335,7 @@ async fn p8_bytes_of_all_connections_together_are_bounded_and_the_limit_is_told_
 async fn p8_bytes_sent_by_one_rule_are_bounded_and_other_rules_go_on() {
     let log = Log::new(false);
     let rules = pinned("model.test", 8443, echo().await) + "bytes_out = \"1000B\"\n" + &pinned("free.test", 8443, echo().await);
-    let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None));
+    let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None, Proxies::default()));
     let at = |name: &str| SocketAddr::new(address(&door.gate, name), 8443);
     let (model, free) = (at("model.test."), at("free.test."));
     let mut other = dial(&door, free).await;
@@ -344,10 +356,83 @@ async fn p8_bytes_sent_by_one_rule_are_bounded_and_other_rules_go_on() {
     assert!(limit == "bytes_out" && detail.contains("the 1000 bytes of `network.rule[0]`"), "{detail}");
 }
 
+/// A proxy that takes every CONNECT to `server`, and the heads that it saw.
+async fn proxy_to(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (at, seen) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
+    let heads = Arc::clone(&seen);
+    tokio::spawn(async move {
+        while let Ok((mut inside, _)) = listener.accept().await {
+            let heads = Arc::clone(&heads);
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(inside.read_u8().await.unwrap());
+                }
+                heads.lock().unwrap().push(String::from_utf8_lossy(&head).lines().next().unwrap_or_default().to_owned());
+                let mut outside = TcpStream::connect(server).await.unwrap();
+                inside.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+                drop(tokio::io::copy_bidirectional(&mut inside, &mut outside).await);
+            });
+        }
+    });
+    (at, seen)
+}
+
+#[tokio::test]
+async fn p4_what_leaves_by_the_persons_proxy_is_judged_first_and_told_as_unchecked() {
+    let log = Log::new(false);
+    let pinned_to = echo().await;
+    let rule = |host: &str| format!("[[network.rule]]\nhost = \"{host}\"\nports = [8443]\ndecision = \"allow\"\n");
+    let rules = rule("model.test") + &rule("direct.test") + &rule("10.1.2.3") + &pinned("db.test", 8443, pinned_to);
+    let (at, heads) = proxy_to(echo().await).await;
+    let variable = |name: &str| match name {
+        "HTTPS_PROXY" => Some(format!("http://{at}")),
+        "NO_PROXY" => Some("direct.test".to_owned()),
+        _ => None,
+    };
+    let proxies = Proxies::of(Some(&policy::Proxy::Environment), variable).unwrap();
+    let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None, proxies));
+    let to = |name: &str| SocketAddr::new(address(&door.gate, name), 8443);
+    for name in ["model.test.", "db.test."] {
+        let mut program = dial(&door, to(name)).await;
+        program.write_all(b"hello").await.unwrap();
+        let mut back = [0; 5];
+        program.read_exact(&mut back).await.unwrap();
+        assert_eq!(&back, b"hello", "{name}");
+    }
+    assert!(is_reset(dial(&door, "10.1.2.3:8443".parse().unwrap()).await).await, "a bare address is checked all the same");
+    log.wait_for("Connect :8443 Denied address check").await;
+    assert!(is_reset(dial(&door, to("direct.test.")).await).await, "it has no address, and the proxy is not asked");
+    assert!(is_reset(dial(&door, "9.9.9.9:8443".parse().unwrap()).await).await, "what no rule allows is not asked of it");
+    assert_eq!(*heads.lock().unwrap(), ["CONNECT model.test:8443 HTTP/1.1"], "nothing else went there");
+    let facts = log.facts.lock().unwrap();
+    let by = |wanted: &str| {
+        facts.iter().find_map(|f| match &f.what {
+            What::Network { op: NetOp::Connect, host, address, reason, .. } if host == wanted => {
+                Some((address.clone(), reason.clone()))
+            }
+            _ => None,
+        })
+    };
+    let (address, reason) = by("model.test").unwrap();
+    assert!(
+        address.is_none() && reason.contains(&format!("by the proxy http://{at}, so that where its name leads was not checked")),
+        "{reason}"
+    );
+    assert_eq!(by("db.test").unwrap().0, Some(pinned_to.to_string()), "what is pinned leaves directly");
+}
+
 #[tokio::test]
 async fn a_connection_that_the_kernel_did_not_announce_is_closed() {
     let log = Log::new(true);
-    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), Limits::default(), None));
+    let door = Arc::new(Door::new(
+        policy(&pinned("model.test", 8443, echo().await)),
+        log.clone(),
+        Limits::default(),
+        None,
+        Proxies::default(),
+    ));
     let ip = address(&door.gate, "model.test.");
     assert!(is_reset(dial(&door, SocketAddr::new(ip, 8443)).await).await);
     log.wait_for("Connect :8443 Denied attribution").await;
@@ -360,7 +445,8 @@ async fn a_server_outside_that_is_not_there_is_told_as_such() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         listener.local_addr().unwrap()
     };
-    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, gone)), log.clone(), Limits::default(), None));
+    let door =
+        Arc::new(Door::new(policy(&pinned("model.test", 8443, gone)), log.clone(), Limits::default(), None, Proxies::default()));
     let ip = address(&door.gate, "model.test.");
     assert!(is_reset(dial(&door, SocketAddr::new(ip, 8443)).await).await);
     log.wait_for("Connect model.test:8443 Noted network.rule[0]").await;
@@ -444,7 +530,7 @@ async fn names_are_served_over_udp_and_connections_wait_at_the_cap() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let inlets = Inlets::Own { listener: listener.into(), dns: socket.into() };
     let rules = pinned("model.test", 8443, server);
-    let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), limits, None));
+    let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), limits, None, Proxies::default()));
 
     let client = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let mut buffer = [0; 512];
@@ -473,7 +559,7 @@ async fn p4_where_connections_are_made_each_goes_where_it_was_meant_and_a_strang
     let server = echo().await;
     let rules = pinned("model.test", 8443, server);
     let inlets = Inlets::Made(inlets.into_iter().map(Into::into).collect());
-    let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), Limits::default(), None));
+    let way_out = tokio::spawn(serve(inlets, policy(&rules), log.clone(), Limits::default(), None, Proxies::default()));
     // A question over TCP, to any server's port 53, gives the name its address.
     let mut asks = TcpStream::connect(at[1]).await.unwrap();
     log.made.lock().unwrap().push((asks.local_addr().unwrap(), "192.0.2.1:53".parse().unwrap()));
@@ -506,7 +592,8 @@ async fn p4_where_connections_are_made_each_goes_where_it_was_meant_and_a_strang
 async fn a_silent_connection_holds_one_place_and_the_next_is_known_and_waits_for_it() {
     let log = Log::new(false);
     let limits = Limits { connections: 1, ..Limits::default() };
-    let door = Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), limits, None));
+    let door =
+        Arc::new(Door::new(policy(&pinned("model.test", 8443, echo().await)), log.clone(), limits, None, Proxies::default()));
     let dst = SocketAddr::new(address(&door.gate, "model.test."), 8443);
     let first = dial(&door, dst).await;
     log.wait_for("Connect model.test:8443 Allowed network.rule[0]").await;
@@ -534,6 +621,7 @@ async fn names_are_served_over_tcp_too() {
         log.clone(),
         Limits::default(),
         None,
+        Proxies::default(),
     ));
     let mut program = dial(&door, "9.9.9.9:53".parse().unwrap()).await;
     for (name, want) in [("model.test.", ResponseCode::NoError), ("other.test.", ResponseCode::NXDomain)] {

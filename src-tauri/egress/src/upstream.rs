@@ -2,7 +2,7 @@
 
 use crate::authority::ALPN;
 use crate::body::AnyBody;
-use crate::forward::{Failed, dial};
+use crate::forward::{Dialled, Failed, Roads};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
@@ -12,7 +12,6 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -52,13 +51,12 @@ pub(crate) enum Unanswered {
 
 /// What every upstream needs.
 pub(crate) struct Outside {
-    pub(crate) resolving: Arc<Semaphore>,
-    pub(crate) within: Duration,
+    pub(crate) roads: Arc<Roads>,
     pub(crate) tls: Arc<ClientConfig>,
 }
 
 impl Outside {
-    pub(crate) fn new(resolving: Arc<Semaphore>, within: Duration, roots: Arc<RootCertStore>) -> Self {
+    pub(crate) fn new(roads: Arc<Roads>, roots: Arc<RootCertStore>) -> Self {
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
         // The provider has both versions, so this can't fail; a config without roots trusts nobody.
         let mut tls = match builder.with_safe_default_protocol_versions() {
@@ -66,7 +64,7 @@ impl Outside {
             Err(e) => unreachable!("{e}"),
         };
         tls.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
-        Self { resolving, within, tls: Arc::new(tls) }
+        Self { roads, tls: Arc::new(tls) }
     }
 }
 
@@ -183,9 +181,9 @@ impl Upstream {
     }
 
     async fn connect(&self) -> Result<Sender, Unanswered> {
-        let stream = dial(&self.target, self.leads, &self.outside.resolving, self.outside.within).await?;
+        let Dialled { stream, address } = self.outside.roads.dial(&self.target, self.leads).await?;
         stream.set_nodelay(true).unwrap_or_else(|e| tracing::debug!("options of a connection not set: {e}"));
-        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = stream.peer_addr().ok();
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
         if !self.tls {
             return Ok(Sender::One(self.one(stream).await?));
         }
@@ -197,7 +195,7 @@ impl Upstream {
         };
         let shake = tokio_rustls::TlsConnector::from(Arc::clone(&self.outside.tls)).connect(name, stream);
         let late = || failed(std::io::ErrorKind::TimedOut.into());
-        let stream = tokio::time::timeout(self.outside.within, shake).await.map_err(|_| late())?.map_err(failed)?;
+        let stream = tokio::time::timeout(self.outside.roads.within(), shake).await.map_err(|_| late())?.map_err(failed)?;
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
                 .max_header_list_size(u32::try_from(HEAD).unwrap_or(u32::MAX))

@@ -100,6 +100,17 @@ pub fn show(policy: &Policy) -> Vec<String> {
     for n in &policy.networks {
         network(n, &mut out);
     }
+    if let Some(proxy) = policy.proxy() {
+        let which = match proxy {
+            crate::Proxy::Environment => {
+                "the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names, but for NO_PROXY's".to_owned()
+            }
+            crate::Proxy::At(address) => format!("the proxy {address}"),
+        };
+        out.push(format!(
+            "Connections to the public internet leave by {which}. It resolves names itself: WHERE A NAME LEADS IS NOT CHECKED there."
+        ));
+    }
     for c in &policy.credentials {
         let from = match &c.from {
             Source::Env(name) => format!("{name} of your environment"),

@@ -108,6 +108,7 @@ impl Kit {
             network: Network {
                 default: Some(Decision::Deny),
                 hold: None,
+                proxy: None,
                 rules: Vec::new(),
                 source: format!("kit {name}"),
                 line: 0,

@@ -4,6 +4,7 @@ use crate::host::{Destination, HostPattern, Target, canonical};
 use crate::http::{self, HttpRequest, Requests};
 use crate::leads::{Leads, Range as Addresses};
 use crate::problem::quote;
+use crate::proxy::{self, Proxy};
 use crate::read::{At, Notes, Table};
 use crate::source::Whose;
 use crate::unit;
@@ -19,6 +20,8 @@ pub struct Network {
     pub default: Option<Decision>,
     /// How long a connection that is asked about is held; 60 s where absent.
     pub hold: Option<Duration>,
+    /// The proxy through which connections to the public internet leave; only the person's file can say so.
+    pub proxy: Option<Proxy>,
     /// Rules in the order of the file.
     pub rules: Vec<Rule>,
     /// Name of the file, for [`model::decision::Ruling::source`].
@@ -109,7 +112,7 @@ pub(crate) fn network(root: &mut Table<'_>, notes: &mut Notes<'_>, source: &str,
         Whose::Person => Some(Decision::Deny),
         Whose::Repository => None,
     };
-    let mut section = Network { default: silent, hold: None, rules: Vec::new(), source: source.to_owned(), line: 0 };
+    let mut section = Network { default: silent, hold: None, proxy: None, rules: Vec::new(), source: source.to_owned(), line: 0 };
     let Some(mut t) = root.table(notes, "network") else {
         return (whose == Whose::Person).then_some(section);
     };
@@ -133,6 +136,7 @@ pub(crate) fn network(root: &mut Table<'_>, notes: &mut Notes<'_>, source: &str,
             _ => notes.problem(&span, format!("`network.hold` can't be {}", quote(&value)), "from \"1s\" to \"60s\""),
         }
     }
+    section.proxy = proxy::proxy(&mut t, notes, whose);
     let mut examples = Vec::new();
     for (index, table) in t.tables(notes, "rule").into_iter().enumerate() {
         let (r, e) = rule(table, notes, index, whose);

@@ -141,6 +141,11 @@ impl Policy {
         !self.credentials.is_empty() || self.networks.iter().flat_map(|n| &n.rules).any(|r| r.inside == Inside::Inspect)
     }
 
+    /// The proxy through which connections to the public internet leave.
+    pub fn proxy(&self) -> Option<&crate::Proxy> {
+        self.networks.first().and_then(|n| n.proxy.as_ref())
+    }
+
     /// How long a connection that is asked about is held: the shortest time that a file names, 60 s where none does.
     pub fn hold(&self) -> std::time::Duration {
         self.networks.iter().filter_map(|n| n.hold).min().unwrap_or(std::time::Duration::from_secs(60))

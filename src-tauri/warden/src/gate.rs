@@ -1,8 +1,9 @@
 //! What answers a jail: notifications, decoys, the watch, the way out; each fact becomes an event.
 
 use crate::asks::Asks;
+use crate::reading::Road;
 use crate::record::Recorder;
-use egress::{Arbiter, Fact, Inlets, Permit, Reading, Wanted};
+use egress::{Arbiter, Fact, Inlets, Permit, Wanted};
 use jail_plan::Plan;
 use model::event::{Process, What};
 use model::path::RawPath;
@@ -86,7 +87,7 @@ impl Sensors {
         plan: &Plan,
         jail: &mut Jail,
         asks: &Asks,
-        reading: Option<Reading>,
+        road: Road,
         recorder: &Recorder,
     ) -> std::io::Result<Self> {
         let init_pid = u32::try_from(jail.pid).map_err(std::io::Error::other)?;
@@ -128,7 +129,7 @@ impl Sensors {
             let announced = notify.as_ref().map(Notify::announced).unwrap_or_default();
             let made = notify.as_ref().and_then(Notify::flows);
             let owner: Arc<dyn Arbiter> = Arc::new(Owner { announced, made, asks: asks.clone(), recorder: recorder.clone() });
-            tokio::spawn(serve(inlets, Arc::clone(policy), owner, reading, recorder.clone()))
+            tokio::spawn(serve(inlets, Arc::clone(policy), owner, road, recorder.clone()))
         });
         tracing::debug!(workspace = %RawPath::from(spec.workspace.as_os_str().as_bytes()), "sensors stand");
         let stir = notify.as_ref().map(Notify::stir);
@@ -144,8 +145,8 @@ fn listen() -> std::io::Result<(Vec<OwnedFd>, WayOut)> {
     Ok(([Some(v4), v6].into_iter().flatten().map(OwnedFd::from).collect(), way_out))
 }
 
-async fn serve(inlets: Inlets, policy: Arc<Policy>, owner: Arc<dyn Arbiter>, reading: Option<Reading>, recorder: Recorder) {
-    let Err(e) = egress::serve(inlets, policy, owner, crate::run::network_limits(), reading).await;
+async fn serve(inlets: Inlets, policy: Arc<Policy>, owner: Arc<dyn Arbiter>, road: Road, recorder: Recorder) {
+    let Err(e) = egress::serve(inlets, policy, owner, crate::run::network_limits(), road.reading, road.proxies).await;
     tracing::error!(error = %e, "the way out ended");
     recorder.fact(None, What::Limit { limit: "network".into(), detail: format!("the way out is closed: {e}") }, 1);
 }

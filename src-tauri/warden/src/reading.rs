@@ -1,12 +1,43 @@
-//! What a run needs where its policy has requests read: an authority that only it trusts, and what is attached outside.
+//! What a run needs of its way out: an authority that only it trusts, what is attached outside, the person's proxies.
 
 use crate::refusal::Refusal;
-use egress::{Authority, Reading, Vault};
+use egress::{Authority, Proxies, Reading, Vault};
+use jail_plan::{Guarantee, Report, Status};
 use model::run::{RunSpec, SecretWord};
 use policy::{Policy, Source};
 use secrets::Secret;
 use std::sync::Arc;
 use supervise::compose::Grants;
+
+/// What the way out is given beside the policy.
+pub(crate) struct Road {
+    pub(crate) reading: Option<Reading>,
+    pub(crate) proxies: Proxies,
+}
+
+/// The person's proxies, by the policy and this process's environment, which is theirs. Through one the promise on the network is
+/// kept in part only, and the report says so.
+pub(crate) fn proxies(policy: &Policy) -> Result<Proxies, Refusal> {
+    Proxies::of(policy.proxy(), |name| std::env::var(name).ok()).map_err(|e| Refusal::policy(e.to_string()))
+}
+
+/// Tells what is lost through a proxy.
+pub(crate) fn told(proxies: &Proxies, report: &mut Report) {
+    let (Some(proxy), Some(row)) = (proxies.words(), report.row(Guarantee::Network)) else { return };
+    let before = match &row.status {
+        Status::Full => String::new(),
+        Status::Partial { reason } => format!("{reason}; "),
+        Status::Absent { .. } => return,
+    };
+    let lost =
+        format!("{before}connections leave by the proxy {proxy}, which resolves names itself: where a name leads is not checked");
+    let how = row.how.clone();
+    report.keep(Guarantee::Network, how, Status::partial(lost));
+    // To name a proxy in one's policy is itself the word that accepts what it costs.
+    if !report.accepted.contains(&Guarantee::Network) {
+        report.accepted.push(Guarantee::Network);
+    }
+}
 
 /// What the starter hands in beside the spec.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use crate::asks::{self, Whose};
 use crate::clients::{self, Shared};
 use crate::hold::Hold;
 use crate::output::{Output, Which};
-use crate::reading::{self, Secrets};
+use crate::reading::{self, Road, Secrets};
 use crate::record::{self, Recorder};
 use crate::refusal::Refusal;
 use crate::{caches, gate, limits, terminal};
@@ -152,6 +152,7 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
     let caches = caches::take(spec, &grants);
     grants.caches.clone_from(&caches.layered);
     let reading = reading::prepare(spec, &policy, secrets, &mut grants)?;
+    let proxies = reading::proxies(&policy)?;
     let plan = supervise::compose::agent(spec, &grants).map_err(|c| Refusal::policy(c.to_string()))?;
     let (inside, kept) = match spec.stdio {
         Stdio::Terminal { .. } => (None, None),
@@ -175,6 +176,7 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
         jail.report.accepted.push(Guarantee::Syscalls);
     }
     supervise::limits::kept_by_warden(&mut jail.report);
+    reading::told(&proxies, &mut jail.report);
     limits::required(&policy, &jail.report)?;
     caches.complete(&mut jail.report);
     let (recorder, writer) = record::start(events, spec.run.clone());
@@ -188,7 +190,7 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
         asks::start(whose, Arc::clone(&database), recorder.clone()).map_err(|e| Refusal::machine("starting a thread", e))?;
 
     // Everything that answers the jail stands before its command may make a call.
-    let sensors = gate::Sensors::start(spec, &policy, &plan, &mut jail, &asks, reading, &recorder)
+    let sensors = gate::Sensors::start(spec, &policy, &plan, &mut jail, &asks, Road { reading, proxies }, &recorder)
         .map_err(|e| Refusal::machine("starting the sensors", e))?;
     let (sources, sink) = match kept {
         Some((input, sources)) => (sources, Some(input)),
