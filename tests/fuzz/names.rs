@@ -25,6 +25,42 @@ pub(crate) fn dns(bytes: &[u8]) {
     }
 }
 
+/// Where a request of HTTP goes, and what a person's environment says of proxies.
+pub(crate) fn requests(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (method, path) = text.split_once(' ').unwrap_or(("GET", text));
+    if let Ok(request) = policy::HttpRequest::new(method, path) {
+        let plain = request.path();
+        let again = policy::HttpRequest::new(request.method(), plain).expect("a plain path is one");
+        assert_eq!(again.path(), plain, "and stays as it is, so that what is judged is what is sent");
+        let segments: Vec<&str> = plain.split('/').collect();
+        let last = segments.len().saturating_sub(1);
+        let odd = |(i, s): (usize, &&str)| matches!(*s, "." | "..") || (s.is_empty() && i != 0 && i != last);
+        assert!(
+            plain == "*" || (plain.starts_with('/') && !segments.iter().enumerate().any(odd)),
+            "one way to read it: {plain:?}"
+        );
+        let lower = plain.to_ascii_lowercase();
+        assert!(
+            !["%2f", "%2e", "%5c", "%00", "\\", "?", "#"].iter().any(|bad| lower.contains(bad)),
+            "no server reads more: {plain:?}"
+        );
+    }
+    drop(policy::Request::parse(text));
+    if let Ok((proxy, _)) = policy::ProxyAddress::parse(text) {
+        let said = policy::ProxyAddress::parse(&proxy.to_string()).expect("what is said is read again");
+        assert_eq!(said, (proxy, None), "and names nobody");
+    }
+    if let Ok(range) = policy::Range::parse(text) {
+        assert_eq!(policy::Range::parse(&range.to_string()), Ok(range));
+    }
+    let direct = policy::Direct::parse(text);
+    let asked = policy::Target::parse("x.wild.test:443").expect("it is one");
+    if direct.means(&asked) {
+        assert!(text.contains('*') || text.contains("test"), "a list that says nothing of it does not mean it: {text:?}");
+    }
+}
+
 /// What the kernel says of a process, whose name is what the process made it.
 pub(crate) fn stat(bytes: &[u8]) {
     drop(Stat::parse(bytes));

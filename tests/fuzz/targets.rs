@@ -26,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("paths", paths),
     ("terminal", terminal),
     ("dns", names::dns),
+    ("requests", names::requests),
     ("stat", names::stat),
     ("patterns", names::patterns),
     ("changes", review::changes),
