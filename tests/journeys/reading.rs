@@ -408,3 +408,95 @@ fn what_left_is_told_though_nobody_waited_for_its_answer() {
     let told: Vec<_> = world.requests().iter().map(|e| (text(&e["http"], "path"), e["http"]["status"].as_u64())).collect();
     assert_eq!(told, [("/open/silent".into(), None), ("/open/a".into(), Some(200))]);
 }
+
+#[test]
+fn p5_a_warden_has_no_key_in_its_environment_and_leaves_no_core() {
+    let person = Sandbox::new();
+    let world = World::new(&person, CREDENTIAL);
+    let mut run = Live::start(world.command("curl -sS -d x https://api.test/echo; echo up; read go"));
+    run.until_out("up");
+    let wardens = person.wardens();
+    assert!(!wardens.is_empty());
+    for pid in wardens {
+        let of = |name: &str| String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/{name}")).unwrap()).into_owned();
+        assert!(!of("environ").contains(KEY) && !of("cmdline").contains(KEY), "{}", of("environ"));
+        let limits = of("limits");
+        let core: Vec<&str> =
+            limits.lines().find_map(|l| l.strip_prefix("Max core file size")).unwrap().split_whitespace().collect();
+        assert_eq!(core[..2], ["1", "1"], "{limits}");
+    }
+    run.write(b"go\n");
+    run.end(LIMIT).ok();
+}
+
+/// Speaks HTTP/2 by hand, so that it can say what no library would.
+const FLOOD: &str = r#"import socket, ssl, sys, time, threading
+def connect():
+    c = ssl.create_default_context(); c.set_alpn_protocols(['h2'])
+    s = c.wrap_socket(socket.create_connection(('api.test', 443)), server_hostname='api.test')
+    s.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b''))
+    s.settimeout(10)
+    return s
+def frame(kind, flags, stream, data):
+    return len(data).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, 'big') + data
+def text(t):
+    n = len(t); out = b''
+    if n < 127: return bytes([n]) + t
+    n -= 127; out = bytes([127])
+    while n >= 128: out += bytes([n % 128 + 128]); n //= 128
+    return out + bytes([n]) + t
+def field(name, value): return b'\x00' + text(name) + text(value)
+def head(path, *more):
+    return b''.join(field(n, v) for n, v in ((b':method', b'GET'), (b':scheme', b'https'), (b':authority', b'api.test'), (b':path', path)) + more)
+def until_closed(s, make, seconds=2):
+    # Reads beside it, as a peer that is full would be waited for.
+    got = [0]
+    def read():
+        try:
+            while True:
+                more = s.recv(65536)
+                if not more: return
+                got[0] += len(more)
+        except OSError: pass
+    t = threading.Thread(target=read, daemon=True); t.start()
+    end = time.time() + seconds; n = 0
+    try:
+        while time.time() < end: s.sendall(make(n)); n += 1
+        return n, 'open'
+    except OSError as e: return n, type(e).__name__
+def reset(n): return b''.join(frame(1, 5, 2 * (n * 50 + i) + 1, head(b'/open/a')) + frame(3, 0, 2 * (n * 50 + i) + 1, b'\0\0\0\x08') for i in range(50))
+def more(n): return frame(1, 0, 1, head(b'/open/a')) if n == 0 else frame(9, 0, 1, field(b'x', b'y' * 16000))
+def settings(n): return frame(4, 0, 0, b'\0\4\0\0\xff\xff') * 500
+def large(n): return b''.join(frame(1, 1, 2 * n + 1, head(b'/asked/b', (b'x', b'z' * 15000)))+frame(9, 0, 2*n+1, field(b'y', b'z'*15000))+frame(9, 4, 2*n+1, field(b'w', b'z'*15000)) for n in [n])
+for name in sys.argv[1:]:
+    s = connect(); print(name, *until_closed(s, globals()[name]), flush=True); s.close()
+"#;
+
+#[test]
+fn p8_a_flood_on_one_connection_leaves_the_others_and_the_warden_as_they_are() {
+    let person = Sandbox::new();
+    let ask = "[[network.rule]]\nhost = \"api.test\"\nports = [443]\naddress = \"ADDRESS\"\ndecision = \"ask\"\nmethods = [\"GET\"]\n\
+               paths = [\"/asked/**\"]\n";
+    let world = World::new(&person, ask);
+    std::fs::write(world.repo.path.join("flood.py"), FLOOD).unwrap();
+    world.repo.commit("a flood");
+    let script = "for f in reset more settings large; do /usr/bin/python3 flood.py $f & p=$!; sleep 0.5; \
+                  curl -sS -m 30 -w ' beside\\n' https://other.test/; wait $p; done; echo over; read go";
+    let mut run = Live::start(world.command(script));
+    run.until_out("over");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", person.wardens()[0])).unwrap();
+    let of =
+        |key: &str| status.lines().find_map(|l| l.strip_prefix(key)?.split_whitespace().next()?.parse::<u64>().ok()).unwrap();
+    let (most, threads) = (of("VmHWM:"), of("Threads:"));
+    assert!(most < 150_000 && threads < 40, "{most} kB and {threads} threads at most");
+    run.write(b"go\n");
+    let out = run.end(LIMIT).ok().out();
+    assert_eq!(out.matches("served beside").count(), 4, "{out}");
+    // Heads without end and requests that are called off at once close their connection.
+    for closed in ["reset", "more"] {
+        assert!(
+            out.contains(&format!("{closed} ")) && !out.lines().any(|l| l.starts_with(closed) && l.ends_with("open")),
+            "{out}"
+        );
+    }
+}

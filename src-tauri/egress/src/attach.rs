@@ -142,6 +142,16 @@ impl Vault {
 
     fn is_placeholder(&self, value: &HeaderValue) -> bool {
         let Ok(text) = value.to_str() else { return false };
+        // Tools that send a pair have it in either half.
+        if let Some(pair) = text.strip_prefix("Basic ") {
+            let pair = BASE64.decode(pair.trim()).ok().and_then(|pair| String::from_utf8(pair).ok());
+            return pair.is_some_and(|pair| match pair.split_once(':') {
+                Some((user, key)) => {
+                    key == self.placeholder || (user == self.placeholder && ["", "x-oauth-basic"].contains(&key))
+                }
+                None => false,
+            });
+        }
         let bare = text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("token ")).unwrap_or(text);
         bare == self.placeholder
     }
@@ -219,6 +229,18 @@ mod tests {
         }
         let (uri, _) = attached("query = \"key\"", &format!("/a?b=1&ke%79={PLACEHOLDER}"), &[]).unwrap();
         assert_eq!(uri, "/a?b=1&key=sk%2DREAL%2F1%2B2");
+    }
+
+    #[test]
+    fn the_placeholder_is_known_in_a_pair() {
+        let sent = |pair: &str| attached("bearer = true", "/a", &[("authorization", &format!("Basic {}", BASE64.encode(pair)))]);
+        for good in [format!("me:{PLACEHOLDER}"), format!("{PLACEHOLDER}:"), format!("{PLACEHOLDER}:x-oauth-basic")] {
+            assert!(sent(&good).is_ok(), "{good}");
+        }
+        for foreign in ["me:sk-foreign".to_owned(), format!("{PLACEHOLDER}:sk-foreign"), PLACEHOLDER.to_owned(), "me:".to_owned()]
+        {
+            assert!(sent(&foreign).is_err(), "{foreign}");
+        }
     }
 
     #[test]

@@ -2,12 +2,39 @@
 
 use model::protocol::{CacheCopy, CopyCaches, Start};
 use model::run::RunSpec;
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+
+/// Of the starter's environment what a warden, the libraries in it and its git read. All else, a person's keys among it, would stand in
+/// its own for as long as it lives.
+const KEPT: [&str; 17] = [
+    "DBUS_SESSION_BUS_ADDRESS",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "LOCALDOMAIN",
+    "LOGNAME",
+    "PATH",
+    "RES_OPTIONS",
+    "RUST_BACKTRACE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+fn kept() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os().filter(|(k, _)| KEPT.iter().any(|kept| k == kept))
+}
 
 /// Starts the program, hands it the spec and, in a second line, what is secret, and waits for its first line. Its notes go to
 /// `notes` (appended).
@@ -19,6 +46,8 @@ pub fn start(program: &Path, spec: &RunSpec, secret: &[u8], notes: &Path) -> std
     let mut child = Command::new(program)
         .arg("run")
         .current_dir("/")
+        .env_clear()
+        .envs(kept())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(notes_file.try_clone()?)
@@ -63,6 +92,8 @@ pub fn copy_caches(program: &Path, words: &CopyCaches) -> std::io::Result<Receiv
     let mut child = Command::new(program)
         .arg("caches")
         .current_dir("/")
+        .env_clear()
+        .envs(kept())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -43,6 +43,7 @@ pub(crate) fn main() -> ExitCode {
     if let Err(e) = nix::unistd::setsid() {
         tracing::debug!(error = %e, "already a session leader");
     }
+    no_core();
     raise_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let begun = runtime.map_err(|e| Refusal::machine("starting threads", e)).and_then(|runtime| {
@@ -60,6 +61,14 @@ pub(crate) fn main() -> ExitCode {
 }
 
 /// Connections of the jail cost descriptors here: the usual 1,024 would be used up by them.
+/// What is in memory here comes into no file. One byte, since none at all still feeds a collector of cores behind a pipe.
+fn no_core() {
+    let limit = rustix::process::Rlimit { current: Some(1), maximum: Some(1) };
+    if let Err(e) = rustix::process::setrlimit(rustix::process::Resource::Core, limit) {
+        tracing::warn!(error = %e, "a core could be written");
+    }
+}
+
 fn raise_descriptors() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
