@@ -12,14 +12,18 @@ use std::sync::mpsc::{Receiver, channel};
 
 /// Of the starter's environment what a warden, the libraries in it and its git read. All else, a person's keys among it, would stand in
 /// its own for as long as it lives.
-const KEPT: [&str; 17] = [
+const KEPT: [&str; 25] = [
+    "ALL_PROXY",
     "DBUS_SESSION_BUS_ADDRESS",
     "HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
     "LANG",
     "LC_ALL",
     "LD_LIBRARY_PATH",
     "LOCALDOMAIN",
     "LOGNAME",
+    "NO_PROXY",
     "PATH",
     "RES_OPTIONS",
     "RUST_BACKTRACE",
@@ -30,6 +34,10 @@ const KEPT: [&str; 17] = [
     "USER",
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
 ];
 
 fn kept() -> impl Iterator<Item = (OsString, OsString)> {
