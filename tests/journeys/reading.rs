@@ -18,7 +18,10 @@ pub(crate) struct World<'s> {
 
 impl<'s> World<'s> {
     pub(crate) fn new(person: &'s Sandbox, rules: &str) -> Self {
-        let server = TlsServer::start(&["api.test", "other.test"], person.root());
+        Self::with(person, rules, TlsServer::start(&["api.test", "other.test"], person.root()))
+    }
+
+    fn with(person: &'s Sandbox, rules: &str, server: TlsServer) -> Self {
         let address = server.at.to_string();
         let rule = |host: &str, more: &str| {
             format!("[[network.rule]]\nhost = \"{host}\"\nports = [443]\naddress = \"{address}\"\ndecision = \"allow\"\n{more}\n")
@@ -371,7 +374,9 @@ fn p4_a_request_that_lives_by_a_grant_ends_with_it() {
 fn p5_a_web_socket_of_a_bound_host_is_looked_through() {
     let person = Sandbox::new();
     let bound = CREDENTIAL.replace("POST", "GET").replace("/echo", "/switch/**");
-    let world = World::new(&person, &bound);
+    // A server that would rather speak HTTP/2 is not asked to switch in that.
+    let server = TlsServer::offering(&["api.test"], person.root(), &[b"h2", b"http/1.1"]);
+    let world = World::with(&person, &bound, server);
     let switch = "import socket, ssl\ns = ssl.create_default_context().wrap_socket(socket.create_connection(('api.test', 443)), server_hostname='api.test')\n\
                   s.sendall(b'GET /switch/told HTTP/1.1\\r\\nHost: api.test\\r\\nConnection: upgrade\\r\\nUpgrade: websocket\\r\\n\
                   Sec-WebSocket-Extensions: permessage-deflate\\r\\n\\r\\n'); b = b''\n\

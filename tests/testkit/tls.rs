@@ -69,7 +69,13 @@ impl TlsServer {
     /// Starts one for these names. `/echo` says back what it was sent, head and all; `/switch` turns to another protocol, which says
     /// back each byte, after the request's head where the path ends with `/told`; `…/drip` never ends, `…/silent` never begins; everything else is answered with `served`.
     pub fn start(names: &[&str], dir: &Path) -> Self {
-        let Identity { config, authority } = Identity::new(names, dir);
+        Self::offering(names, dir, &[])
+    }
+
+    /// The same, which says that it speaks these protocols, the better first. It speaks HTTP/1.1 alone.
+    pub fn offering(names: &[&str], dir: &Path, protocols: &[&[u8]]) -> Self {
+        let Identity { mut config, authority } = Identity::new(names, dir);
+        Arc::make_mut(&mut config).alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let seen = Arc::<Mutex<Vec<Seen>>>::default();

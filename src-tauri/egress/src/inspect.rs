@@ -297,7 +297,7 @@ impl Read {
         self.open.take(Way::In, body::of_headers(response.headers()), &shares).map_err(spent)?;
         let switched = upgrade.map(|inside| Switched { inside, shares: shares.clone(), ended: ended.clone() });
         let response = self.back(response, switched, needles, |body| passing(body, Way::In));
-        let response = response.map_err(|why| refused(StatusCode::BAD_GATEWAY, own("credential", why)))?;
+        let response = response.map_err(|why| refused(StatusCode::BAD_GATEWAY, own("answer check", why)))?;
         Ok((response, ruling))
     }
 
@@ -424,15 +424,14 @@ impl Read {
             return Ok(Response::from_parts(head, body::words(String::new())));
         }
         let (mut head, body) = response.into_parts();
-        let coded = hops::coded(&head.headers);
+        if hops::coded(&head.headers) {
+            return Err("the server's answer is coded on its way, so it can't be said what it is".into());
+        }
         hops::strip(&mut head.headers, false);
         // It would lead to a server that was not judged, by a protocol that does not leave the jail.
         head.headers.remove(hyper::header::ALT_SVC);
         let body = passing(body);
         let Some(needles) = needles else { return Ok(Response::from_parts(head, body)) };
-        if coded {
-            return Err("the server's answer is coded on its way, so it can't be looked through".into());
-        }
         scrub::response(head, body, &needles)
     }
 }

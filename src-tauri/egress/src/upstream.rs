@@ -5,6 +5,7 @@ use crate::body::AnyBody;
 use crate::forward::{Dialled, Failed, Roads};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
+use hyper::header::UPGRADE;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use policy::{Destination, Leads, Target};
@@ -53,6 +54,8 @@ pub(crate) enum Unanswered {
 pub(crate) struct Outside {
     pub(crate) roads: Arc<Roads>,
     pub(crate) tls: Arc<ClientConfig>,
+    /// The same without HTTP/2, in which nothing is switched.
+    pub(crate) switching: Arc<ClientConfig>,
 }
 
 impl Outside {
@@ -63,8 +66,10 @@ impl Outside {
             Ok(builder) => builder.with_root_certificates(roots).with_no_client_auth(),
             Err(e) => unreachable!("{e}"),
         };
+        let mut switching = tls.clone();
+        switching.alpn_protocols = vec![b"http/1.1".to_vec()];
         tls.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
-        Self { roads, tls: Arc::new(tls) }
+        Self { roads, tls: Arc::new(tls), switching: Arc::new(switching) }
     }
 }
 
@@ -121,6 +126,13 @@ impl Upstream {
 
     /// Sends a request and waits for the head of its answer.
     pub(crate) async fn send(&self, mut request: Request<AnyBody>) -> Result<Response<Incoming>, Unanswered> {
+        if request.headers().contains_key(UPGRADE) {
+            let _permit = Arc::clone(&self.one).try_acquire_owned().map_err(|_| Unanswered::Full)?;
+            return match self.connect(&self.outside.switching).await? {
+                Sender::One(mut sender) => Ok(sender.send_request(request).await?),
+                Sender::Many(mut sender) => Ok(sender.send_request(absolute(request, &self.target)).await?),
+            };
+        }
         let known = self.many.lock().await.clone();
         if let Some(mut sender) = known
             && sender.ready().await.is_ok()
@@ -149,7 +161,7 @@ impl Upstream {
             drop(many);
             return Ok(sender.send_request(absolute(request, &self.target)).await?);
         }
-        match self.connect().await? {
+        match self.connect(&self.outside.tls).await? {
             Sender::Many(mut sender) => {
                 *many = Some(sender.clone());
                 drop((many, permit));
@@ -180,7 +192,7 @@ impl Upstream {
         }
     }
 
-    async fn connect(&self) -> Result<Sender, Unanswered> {
+    async fn connect(&self, tls: &Arc<ClientConfig>) -> Result<Sender, Unanswered> {
         let Dialled { stream, address } = self.outside.roads.dial(&self.target, self.leads).await?;
         stream.set_nodelay(true).unwrap_or_else(|e| tracing::debug!("options of a connection not set: {e}"));
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
@@ -193,7 +205,7 @@ impl Upstream {
             Destination::Name(h) => ServerName::try_from(h.as_str().to_owned()).map_err(|e| failed(std::io::Error::other(e)))?,
             Destination::Address(ip) => ServerName::from(*ip),
         };
-        let shake = tokio_rustls::TlsConnector::from(Arc::clone(&self.outside.tls)).connect(name, stream);
+        let shake = tokio_rustls::TlsConnector::from(Arc::clone(tls)).connect(name, stream);
         let late = || failed(std::io::ErrorKind::TimedOut.into());
         let stream = tokio::time::timeout(self.outside.roads.within(), shake).await.map_err(|_| late())?.map_err(failed)?;
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
