@@ -171,7 +171,8 @@ fn p5_a_credential_that_is_not_to_be_had_lets_nothing_through_in_its_place() {
     c.env_remove("TEST_KEY");
     let ran = person.finish(c, b"").ok().out();
     assert!(
-        ran.contains("credential[0] can't be attached: it was not to be had when the run started") && ran.ends_with("served"),
+        ran.contains("credential[0] can't be attached: TEST_KEY was not set in the environment when the run started")
+            && ran.ends_with("served"),
         "{ran}"
     );
     assert_eq!(world.lines(), ["GET /open/a"]);

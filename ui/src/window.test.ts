@@ -298,6 +298,7 @@ describe("Terminal", () => {
   it("knows output of pipes by its first line end", () => {
     const of = (text: string) => fromPipes(new TextEncoder().encode(text));
     expect([of("one\ntwo"), of("one\r\ntwo"), of("\x1b[2J\n"), of("no end")]).toEqual([true, false, false, null]);
+    expect([of("\x1b[1;32mgreen\x1b[0m\nnext"), of("\x1b[1mbold\x1b[0m\r\n"), of("\x1b[?1049h\n"), of("\x1b]0;t\n"), of("\x1b[3")], "colours say nothing of it").toEqual([true, false, false, false, null]);
   });
   it("lets no sequence act: title, clipboard, links, colours, window", async () => {
     const t = new Terminal();

@@ -2,9 +2,9 @@
 
 use crate::args::{Ask, AskVerb, Grant, GrantVerb, Scope};
 use crate::out;
-use crate::text::{safe, time};
+use crate::text::{count, moment, safe};
 use engine::{AskView, Code, Engine, Error, For, GrantView};
-use model::ask::{Answer, AskState, Scope as Reach};
+use model::ask::{Answer, AskState, Asked, Scope as Reach};
 use model::id::{AskId, GrantId};
 use serde_json::json;
 use std::time::Duration;
@@ -48,11 +48,19 @@ pub(crate) fn ask(engine: &Engine, args: Ask) -> Result<u8, Error> {
             let lasts = lasts.as_deref().map(duration).transpose()?;
             let lasts = lasts.map(|l| u64::try_from(l.as_millis()).unwrap_or(u64::MAX));
             let (view, grant) = answer(engine, &ask, &Answer::Allow { scope, lasts })?;
+            let reach = match scope {
+                Reach::Once => "once, for what waits or else the next try".to_owned(),
+                Reach::Task => "for this task".to_owned(),
+                Reach::Repo => format!("for every task of {}", safe(&view.repository)),
+            };
+            let made = engine.grants(None)?.into_iter().find(|g| Some(&g.grant.id) == grant.as_ref());
+            let until = made.and_then(|g| g.grant.until).map_or_else(String::new, |u| format!(", until {}", moment(u.wall)));
             if json {
                 out::json(&json!({"ask": view.ask.id, "answer": "allow", "grant": grant}))?;
             } else if let Some(grant) = grant {
                 let me = out::me(engine.host());
-                out::talk(&format!("allowed: {}; {me} grant revoke {grant} takes it back", safe(&view.ask.what.to_string())));
+                let what = safe(&view.ask.what.to_string());
+                out::talk(&format!("allowed {reach}{until}: {what}; {me} grant revoke {grant} takes it back"));
             }
         }
         AskVerb::Deny { ask, json } => {
@@ -91,9 +99,18 @@ fn line(view: &AskView) -> String {
 
 fn lines(view: &AskView) -> Vec<String> {
     let ask = &view.ask;
+    let closed = match (ask.state, ask.closed) {
+        (AskState::Open, _) | (_, None) => String::new(),
+        (AskState::Ended, Some(at)) => format!(", its run ended {}", moment(at)),
+        (AskState::Allowed | AskState::Denied, Some(at)) => format!(", answered {}", moment(at)),
+    };
+    let verb = match ask.what {
+        Asked::Connect { .. } => "connect to",
+        Asked::Request { .. } => "send",
+    };
     let mut out = vec![
-        format!("ask      {}  {} since {} UTC", ask.id, state(ask.state), time(ask.opened)),
-        format!("what     connect to {}, {} tries", safe(&ask.what.to_string()), ask.tries),
+        format!("ask      {}  {}, opened {}{closed}", ask.id, state(ask.state), moment(ask.opened)),
+        format!("what     {verb} {}, {}", safe(&ask.what.to_string()), count(ask.tries, "try", "tries")),
         format!("task     {}  {} ({})", ask.task, safe(&view.title), safe(&view.repository)),
     ];
     if let Some(p) = &ask.process {
@@ -109,7 +126,8 @@ fn lines(view: &AskView) -> Vec<String> {
         out.push(format!("grant    {grant}"));
     }
     if ask.state == AskState::Open {
-        out.push("answers  airlock ask allow ID [--scope once|task|repo] [--for 30m], airlock ask deny ID".to_owned());
+        let id = &ask.id;
+        out.push(format!("answers  airlock ask allow {id} [--scope once|task|repo] [--for 30m], airlock ask deny {id}"));
     }
     out
 }
@@ -131,7 +149,15 @@ pub(crate) fn grant(engine: &Engine, args: Grant) -> Result<u8, Error> {
             let (host, port) = target.rsplit_once(':').unwrap_or((&target, "443"));
             let port = port.parse().map_err(|_| usage(format!("`{}` is no target: as in example.org:443", safe(&target))))?;
             let id = engine.add_grant(&whom, host, port, lasts.as_deref().map(duration).transpose()?)?;
-            if json { out::json(&json!({"grant": id}))? } else { out::line(id.as_str())? }
+            if json {
+                out::json(&json!({"grant": id}))?;
+            } else {
+                out::line(id.as_str())?;
+                let target = safe(&format!("{host}:{port}"));
+                out::talk(&format!(
+                    "{target} may be connected to where the policy asks about it; what the policy denies stays denied"
+                ));
+            }
         }
         GrantVerb::Revoke { grant, json } => {
             let id = GrantId::parse(&grant).map_err(usage)?;
@@ -139,7 +165,7 @@ pub(crate) fn grant(engine: &Engine, args: Grant) -> Result<u8, Error> {
             if json {
                 out::json(&json!({"grant": id, "was": done.was, "closed": done.closed}))?;
             } else if done.was {
-                out::talk(&format!("taken back; {} connections were closed", done.closed));
+                out::talk(&format!("taken back; closed: {}", count(done.closed, "connection", "connections")));
             } else {
                 out::talk("it was taken back before");
             }
@@ -156,6 +182,6 @@ fn granted(view: &GrantView) -> String {
         (None, false) => "over",
     };
     let whom = view.title.as_ref().map_or_else(|| "every task".to_owned(), |t| safe(t));
-    let until = g.until.as_ref().map_or_else(String::new, |u| format!("  until {} UTC", time(u.wall)));
+    let until = g.until.as_ref().map_or_else(String::new, |u| format!("  until {}", moment(u.wall)));
     format!("{}  {now:8} {}  {whom} ({})  used {}{until}", g.id, safe(&g.what.to_string()), safe(&view.repository), g.used)
 }

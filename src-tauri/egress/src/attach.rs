@@ -86,7 +86,10 @@ impl Vault {
         };
         let name = credential.name();
         let Some(secret) = secret else {
-            return Err(Foreign(format!("{name} can't be attached: it was not to be had when the run started")));
+            return Err(Foreign(format!(
+                "{name} can't be attached: {} when the run started; give it, and start again",
+                credential.missing()
+            )));
         };
         put(&credential.attach, secret, request).map_err(|e| Foreign(format!("{name} can't be attached: {e}")))?;
         Ok(Some(name))

@@ -108,7 +108,7 @@ impl Engine {
             }
             AskState::Ended => {
                 let message = format!(
-                    "the run of ask {id} has ended: `airlock grant add {} --task {}` lets the next one",
+                    "the run of ask {id} has ended: `airlock grant add {} --task {}` lets the next run of its task, `--repo DIR` those of every task",
                     ask.what, ask.task
                 );
                 return Err(Error::new(Code::Stale, message));

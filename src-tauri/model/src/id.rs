@@ -16,7 +16,7 @@ use std::fmt;
 
 /// A text that is no id of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a {kind} id: expected {expected}")]
+#[error("`{text}` is no {kind} id: expected {expected}")]
 pub struct BadId {
     kind: &'static str,
     expected: &'static str,

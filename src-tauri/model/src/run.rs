@@ -69,6 +69,11 @@ impl SecretWord {
         Self { credential, text }
     }
 
+    /// Whether it was not to be had.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_none()
+    }
+
     /// Takes its text out.
     pub fn take(mut self) -> Option<String> {
         self.text.take()

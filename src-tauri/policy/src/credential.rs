@@ -55,6 +55,14 @@ impl Credential {
         port.is_none_or(|p| p == PORT) && matches!(to, Destination::Name(h) if *h == self.host)
     }
 
+    /// Why there is nothing to attach, where there is nothing.
+    pub fn missing(&self) -> String {
+        match &self.from {
+            Source::Env(name) => format!("{name} was not set in the environment"),
+            Source::File(path) => format!("{path} could not be read as one line"),
+        }
+    }
+
     /// Whether it is attached to this request of its host.
     pub fn covers(&self, host: &Host, port: u16, request: &HttpRequest) -> bool {
         port == PORT && *host == self.host && self.requests.matches(request)

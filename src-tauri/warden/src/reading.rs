@@ -49,6 +49,16 @@ impl Secrets {
         if json.is_empty() { Ok(Self::default()) } else { serde_json::from_slice(json).map(Self) }
     }
 
+    /// What can't be attached in this run, in words.
+    pub(crate) fn missing(&self, policy: &Policy) -> Vec<String> {
+        let empty = self.0.iter().filter(|w| w.is_empty()).map(|w| w.credential);
+        let of = |index| policy.credentials.iter().find(|c| c.index == index);
+        let words = |c: &policy::Credential| {
+            format!("credential[{}] for {}: {}, so that its requests are refused", c.index, c.host, c.missing())
+        };
+        empty.filter_map(of).map(words).collect()
+    }
+
     fn take(&mut self, index: usize) -> Option<Option<Secret>> {
         let at = self.0.iter().position(|w| w.credential == index)?;
         Some(self.0.swap_remove(at).take().and_then(|text| Secret::new(text).ok()))

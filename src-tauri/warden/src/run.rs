@@ -160,6 +160,7 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
     let mut grants = Grants::of(spec, &policy);
     let caches = caches::take(spec, &grants);
     grants.caches.clone_from(&caches.layered);
+    let missing = secrets.missing(&policy);
     let reading = reading::prepare(spec, &policy, secrets, &mut grants)?;
     let proxies = reading::proxies(&policy)?;
     let plan = supervise::compose::agent(spec, &grants).map_err(|c| Refusal::policy(c.to_string()))?;
@@ -221,6 +222,9 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
         .map_err(|e| Refusal::machine("recording the run", e))?
         .map_err(|e| Refusal::conflict(e.to_string()))?;
     recorder.lifecycle("started", brief(&spec.argv));
+    for words in missing {
+        recorder.lifecycle("credential", words);
+    }
     if let Some(words) = caches::words(&jail.report) {
         recorder.lifecycle("caches", words);
     }

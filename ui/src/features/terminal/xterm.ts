@@ -18,7 +18,14 @@ export function makeInert(terminal: Pick<Terminal, "parser">): void {
  */
 export function fromPipes(bytes: Uint8Array): boolean | null {
   for (let i = 0; i < bytes.length; i++) {
-    if (bytes[i] === 0x1b) return false;
+    if (bytes[i] === 0x1b) {
+      // Colours are no word of a terminal's: programs write them into pipes too.
+      let end = i + 2;
+      while (end < bytes.length && bytes[end]! >= 0x30 && bytes[end]! <= 0x3f) end += 1;
+      if (end >= bytes.length) return null;
+      if (bytes[i + 1] !== 0x5b || bytes[end] !== 0x6d) return false;
+      i = end;
+    }
     if (bytes[i] === 0x0a) return i > 0 && bytes[i - 1] !== 0x0d;
   }
   return null;
