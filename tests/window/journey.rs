@@ -109,19 +109,28 @@ reason = "the scripted model"
 
 /// Answers what the agent asks at its first start in a new home, until it has done all that the script says.
 fn first_questions(window: &Window, model: &Endpoint, calls: usize) {
+    // The last word is where its mark must be before the answer is given: a key that comes before it listens is lost.
     let questions = [
-        ("Choose the text style", ENTER.to_owned()),
-        ("to continue", ENTER.to_owned()),
-        ("Yes, I trust this folder", format!("{DOWN}{ENTER}")),
-        ("Yes, I accept", format!("{DOWN}{ENTER}")),
+        ("Choose the text style", ""),
+        ("to continue", ""),
+        ("Yes, I trust this folder", "❯ Yes, I trust this folder"),
+        ("Yes, I accept", "❯ Yes, I accept"),
     ];
+    let mut moved = Instant::now();
     let (start, limit) = (Instant::now(), Duration::from_secs(180));
     let mut answered = String::new();
     while model.results().len() < calls || model.results().iter().any(String::is_empty) {
         let shown = terminal(window);
-        if let Some((question, keys)) = questions.iter().find(|(q, _)| shown.contains(q) && answered != *q) {
-            type_in_terminal(window, keys);
-            answered = (*question).to_owned();
+        if let Some((question, marked)) = questions.iter().find(|(q, _)| shown.contains(q) && answered != *q) {
+            let plain = shown.replace('\u{a0}', " ");
+            let marks = plain.lines().any(|l| l.contains("❯") && l.contains(marked.trim_start_matches("❯ ")));
+            if marked.is_empty() || marks {
+                type_in_terminal(window, ENTER);
+                answered = (*question).to_owned();
+            } else if moved.elapsed() > Duration::from_secs(2) {
+                type_in_terminal(window, DOWN);
+                moved = Instant::now();
+            }
         }
         assert!(
             start.elapsed() < limit,
