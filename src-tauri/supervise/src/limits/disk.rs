@@ -47,6 +47,10 @@ pub(super) struct Disk {
     fallen: u64,
     /// What lay in the places when the run began.
     base: Option<u64>,
+    /// What the last count found.
+    found: u64,
+    /// By how much space fell beside what counts found, since the last one that was whole.
+    unseen: u64,
     grown: u64,
 }
 
@@ -58,7 +62,20 @@ impl Disk {
         let fs = rustix::fs::fstatvfs(&at)?;
         let free = fs.f_bavail * fs.f_frsize;
         let reserve = reserve(free, fs.f_blocks * fs.f_frsize);
-        Ok(Self { places: places.to_vec(), at, device, limit, allowed: limit, reserve, free, fallen: 0, base: None, grown: 0 })
+        Ok(Self {
+            places: places.to_vec(),
+            at,
+            device,
+            limit,
+            allowed: limit,
+            reserve,
+            free,
+            fallen: 0,
+            base: None,
+            found: 0,
+            unseen: 0,
+            grown: 0,
+        })
     }
 
     /// The run goes on after it was paused: as much again, or half of what is left.
@@ -88,10 +105,14 @@ impl Disk {
     /// Takes a count in; why the run must stop, where it must.
     fn judge(&mut self, found: u64, whole: bool, low: bool) -> Option<String> {
         // At the first count nobody knows what lay there before; all that space fell by may be the run's.
-        let base = *self.base.get_or_insert(found.saturating_sub(self.fallen));
-        let unseen = if whole { 0 } else { self.fallen };
-        self.fallen = 0;
-        self.grown = found.saturating_sub(base) + unseen;
+        let first = found.saturating_sub(self.fallen);
+        let before = if self.base.is_some() { self.found } else { first };
+        let base = *self.base.get_or_insert(first);
+        // It adds up from look to look: else what is written in small pieces would never be much.
+        let more = self.fallen.saturating_sub(found.saturating_sub(before));
+        self.unseen = if whole { 0 } else { self.unseen + more };
+        (self.found, self.fallen) = (found, 0);
+        self.grown = found.saturating_sub(base) + self.unseen;
         let how = if whole { "" } else { " (part of it could not be counted, and space on the disk fell by as much)" };
         let grown = format!("its workspace and home grew by {}{how}", size(self.grown));
         let then = "it is paused: `airlock task continue` lets it go on, `airlock task stop` ends it";
@@ -276,6 +297,15 @@ mod tests {
         d.fallen = 120 << 20;
         let told = d.judge(1 << 20, false, false).unwrap();
         assert!(told.contains("could not be counted"), "{told}");
+
+        let mut d = disk(dir.path(), 100 << 20);
+        d.base = Some(0);
+        let pieces = (1..=30_u64).find(|n| {
+            d.fallen = 5 << 20;
+            d.judge(n << 20, false, false).is_some()
+        });
+        assert_eq!(pieces, Some(20), "pieces of 5 MiB, of which a count sees 1, are 100 MiB after 20");
+        assert_eq!(d.judge(20 << 20, true, false), None, "a count that is whole knows better");
     }
 
     #[test]
