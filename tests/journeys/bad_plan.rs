@@ -200,11 +200,12 @@ fn newer_plan() -> String {
 fn p10_a_machine_without_a_place_for_temporary_files_says_so() {
     let person = Sandbox::below(Path::new("/var/tmp"));
     let world = World::new(&person);
-    // A root with everything of this one but `/tmp`.
+    // A root with everything of this one but `/tmp`, where the programs themselves may lie.
     let without = |also: &str| {
         format!(
             "mount -t tmpfs none /mnt; cd /; for d in *; do case $d in mnt|tmp) ;; \
              *) if [ -L $d ]; then cp -P $d /mnt/; elif [ -d $d ]; then mkdir /mnt/$d; mount --rbind $d /mnt/$d; fi;; esac; done; {also} \
+             mkdir /mnt/programs; mount --bind $(dirname $JAIL) /mnt/programs; shift; set -- /programs/airlock \"$@\"; \
              mkdir /mnt/old; pivot_root /mnt /mnt/old; cd $HOME; umount -l /old; rmdir /old"
         )
     };
