@@ -91,7 +91,7 @@ impl Task {
             }
         };
         let notify = jail.notify.take().map(|fd| Notify::serve(fd, Arc::clone(&who), sink).expect("calls are observed"));
-        let decoys = jail.decoys.take().map(|decoys| decoys.tell(who, |_| {}).expect("touches are told"));
+        let decoys = jail.decoys.take().map(|decoys| decoys.tell(who, None, |_| {}).expect("touches are told"));
         jail.go().map_err(|e| e.to_string())?;
         Ok(Running { jail, told, _sensors: (notify, decoys) })
     }

@@ -86,7 +86,10 @@ fn fuse(bytes: &[u8]) {
                 assert!(number < 7, "there are so many places");
             }
         }
-        let answer = wire::encode(request.unique, wire::Answer::Error(13), (1000, 1000));
+        if let wire::Ask::ForgetAll(body) = request.ask {
+            assert!(wire::forgotten(body).count() <= body.len() / 16, "no more nodes than there is room for");
+        }
+        let answer = wire::encode(request.unique, &wire::Answer::Error(13), (1000, 1000));
         let told = u32::from_ne_bytes(answer[..4].try_into().expect("a length"));
         assert_eq!(usize::try_from(told).ok(), Some(answer.len()), "an answer says how long it is");
     }

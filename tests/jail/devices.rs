@@ -3,8 +3,9 @@
 use crate::room::{Room, good};
 use std::os::unix::fs::MetadataExt as _;
 
-/// A device that anybody may open and that is in no jail by itself.
+/// A device that is in no jail by itself, in a directory of its own, and one that anybody may open on most machines.
 const NODE: &str = "/dev/net/tun";
+const USABLE: &str = "/dev/fuse";
 
 #[test]
 fn p6_a_named_device_is_there_and_no_other() {
@@ -14,17 +15,25 @@ fn p6_a_named_device_is_there_and_no_other() {
     let without = good(&room.sh(script)).to_owned();
     assert!(!without.contains("net") && !without.contains("opened"), "no device is there unnamed: {without}");
     let meta = std::fs::metadata(NODE).unwrap();
+    let opened = if meta.mode() & 0o006 == 0o006 { "opened\n" } else { "" };
     let (major, minor) = (nix::sys::stat::major(meta.rdev()), nix::sys::stat::minor(meta.rdev()));
     for named in [NODE, "/dev/net"] {
         room.grants.devices = vec![named.into()];
         let with = good(&room.sh(script)).to_owned();
         assert!(
-            with.ends_with(&format!("tun\ncharacter special file {major:x}:{minor:x}\nopened\n")),
+            with.ends_with(&format!("tun\ncharacter special file {major:x}:{minor:x}\n{opened}")),
             "{named}: itself, and it can be used: {with}"
         );
         let more: Vec<&str> = with.lines().filter(|l| !without.lines().any(|w| w == *l)).collect();
-        assert_eq!(more.len(), 4, "{named}: `net`, `tun` and what was done with it: {more:?}");
+        assert_eq!(more.len(), 3 + opened.lines().count(), "{named}: `net`, `tun` and what was done with it: {more:?}");
     }
+    if !std::fs::metadata(USABLE).is_ok_and(|m| m.mode() & 0o006 == 0o006) {
+        return testkit::not_tested_here(USABLE);
+    }
+    let script = "(exec 3<>/dev/fuse) 2>/dev/null && echo opened; true";
+    assert_eq!(good(&room.sh(script)), "");
+    room.grants.devices = vec![USABLE.into()];
+    assert_eq!(good(&room.sh(script)), "opened\n", "what is named can be used");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod decoys;
 mod decoys_pressed;
 mod decoys_unserved;
 mod devices;
+mod doors;
 mod fallback;
 mod files;
 mod git;

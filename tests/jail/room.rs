@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use supervise::compose::{self, Grants};
-use supervise::decoy::Telling;
+use supervise::decoy::{Doorkeeper, Doors, Telling};
 use supervise::fact::Fact;
 use supervise::notify::Notify;
 use supervise::who::{JailRef, Who};
@@ -32,6 +32,8 @@ pub(crate) struct Room {
     pub(crate) stdio: Stdio,
     pub(crate) host_env: Vec<(String, String)>,
     pub(crate) tool_env: Vec<(String, String)>,
+    /// Hidden places that are asked about, and who answers.
+    pub(crate) asked: Option<(Vec<PathBuf>, Arc<dyn Doorkeeper>)>,
 }
 
 /// How a command in a jail went.
@@ -104,6 +106,7 @@ impl Room {
             stdio: Stdio::Pipes,
             host_env: vec![],
             tool_env: vec![],
+            asked: None,
         }
     }
 
@@ -164,7 +167,10 @@ impl Room {
         let who = Who::new(JailRef { init_pid, ..JailRef::default() }).expect("the jail's init can be looked at");
         let notify =
             jail.notify.take().map(|fd| Notify::serve(fd, Arc::clone(&who), sink.clone()).expect("notifications are served"));
-        let decoys = jail.decoys.take().map(|decoys| decoys.tell(who, sink).expect("touches are told"));
+        let closed = [&self.layout.data, &self.layout.config, &self.layout.runtime].map(PathBuf::clone);
+        let doors =
+            self.asked.as_ref().map(|(places, keeper)| Doors::open(places, &self.grants.write, &closed, Arc::clone(keeper)));
+        let decoys = jail.decoys.take().map(|decoys| decoys.tell(who, doors, sink).expect("touches are told"));
         jail.go().expect("the jail hears");
         Ok(Running { jail, out, err, _notify: notify, decoys })
     }

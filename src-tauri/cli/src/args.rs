@@ -236,10 +236,10 @@ pub(crate) enum GrantVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Permit connections to one port of one host; never what a policy denies
+    /// Permit connections to one port of one host, or a look into a hidden place; never what a policy denies
     Add {
-        /// Where to, e.g. example.org:443
-        #[arg(value_name = "HOST[:PORT]")]
+        /// Where to, e.g. example.org:443; or what to read, e.g. ~/.config/tool
+        #[arg(value_name = "HOST[:PORT]|PATH")]
         target: String,
         /// For one task
         #[arg(long, value_name = "ID", conflicts_with = "repo")]

@@ -104,10 +104,7 @@ fn lines(view: &AskView) -> Vec<String> {
         (AskState::Ended, Some(at)) => format!(", its run ended {}", moment(at)),
         (AskState::Allowed | AskState::Denied, Some(at)) => format!(", answered {}", moment(at)),
     };
-    let verb = match ask.what {
-        Asked::Connect { .. } => "connect to",
-        Asked::Request { .. } => "send",
-    };
+    let verb = ask.what.verb();
     let mut out = vec![
         format!("ask      {}  {}, opened {}{closed}", ask.id, state(ask.state), moment(ask.opened)),
         format!("what     {verb} {}, {}", safe(&ask.what.to_string()), count(ask.tries, "try", "tries")),
@@ -146,17 +143,18 @@ pub(crate) fn grant(engine: &Engine, args: Grant) -> Result<u8, Error> {
                 (None, Some(dir)) => For::Repo(engine.find_repo(&dir)?.id),
                 (None, None) => return Err(usage("say whom it is for: --task ID or --repo DIR")),
             };
-            let (host, port) = target.rsplit_once(':').unwrap_or((&target, "443"));
-            let port = port.parse().map_err(|_| usage(format!("`{}` is no target: as in example.org:443", safe(&target))))?;
-            let id = engine.add_grant(&whom, host, port, lasts.as_deref().map(duration).transpose()?)?;
+            let grant = engine.add_grant(&whom, &target, lasts.as_deref().map(duration).transpose()?)?;
             if json {
-                out::json(&json!({"grant": id}))?;
+                out::json(&json!({"grant": grant.id}))?;
             } else {
-                out::line(id.as_str())?;
-                let target = safe(&format!("{host}:{port}"));
-                out::talk(&format!(
-                    "{target} may be connected to where the policy asks about it; what the policy denies stays denied"
-                ));
+                out::line(grant.id.as_str())?;
+                let what = safe(&grant.what.to_string());
+                out::talk(&match grant.what {
+                    Asked::Read { .. } => format!("{what} may be read where the policy asks about it"),
+                    Asked::Connect { .. } | Asked::Request { .. } => {
+                        format!("{what} may be connected to where the policy asks about it; what the policy denies stays denied")
+                    }
+                });
             }
         }
         GrantVerb::Revoke { grant, json } => {

@@ -85,8 +85,9 @@ pub(crate) fn attach(engine: &Engine, task: &TaskId, signals: SignalFd, stdio: S
     let me = crate::out::me(engine.host());
     let ask = |about: &str, id: &AskId| {
         let end = if raw.is_some() { "\r" } else { "" };
+        let verb = engine.ask(id).map_or("", |view| view.ask.what.verb());
         let about = crate::text::safe(about);
-        crate::out::talk(&format!("it waits for you: connect to {about}? {me} ask allow {id}, or deny{end}"));
+        crate::out::talk(&format!("it waits for you: {verb} {about}? {me} ask allow {id}, or deny{end}"));
     };
     let outcome = carry_output(&mut run, show, &ask);
     drop(raw);

@@ -60,6 +60,19 @@ pub struct Revoked {
     pub closed: u64,
 }
 
+/// What is granted by hand.
+fn asked(text: &str) -> Result<Asked, Error> {
+    let usage = |why: String| Error::new(Code::Usage, format!("`{text}` can't be granted: {why}"));
+    if text.starts_with(['~', '/']) {
+        let place = policy::HostPath::parse(text).map_err(|why| usage(why.into()))?;
+        return Ok(Asked::Read { path: place.to_string().as_str().into() });
+    }
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, "443"));
+    let target = policy::Target::parse(&format!("{host}:{port}"));
+    let target = target.map_err(|e| usage(format!("{e}; as in example.org:443, or ~/.config/tool for a hidden place")))?;
+    Ok(Asked::Connect { host: target.to.to_string(), port: target.port })
+}
+
 fn moment() -> Moment {
     Moment { wall: sys::clock::unix_millis(), boot: sys::clock::boot_millis(), boot_id: sys::clock::boot_id() }
 }
@@ -86,7 +99,9 @@ impl Engine {
 
     fn ask_view(&self, ask: Ask) -> Result<AskView, Error> {
         let task = self.need_task(&ask.task)?;
-        let policy = (ask.state == AskState::Open).then(|| self.task_policy(&ask.task).ok()).flatten();
+        // A touch is refused at once: nothing is held.
+        let held = ask.state == AskState::Open && !matches!(ask.what, Asked::Read { .. });
+        let policy = held.then(|| self.task_policy(&ask.task).ok()).flatten();
         let hold = policy.and_then(|p| u64::try_from(p.policy().hold().as_millis()).ok());
         Ok(AskView { digest: ask.digest(), title: task.title, repository: self.repo_name(&task.repo)?, hold, ask })
     }
@@ -138,10 +153,10 @@ impl Engine {
         self.db.grants(of.as_ref().map(|t| (&t.repo, &t.id)))?.into_iter().map(view).collect()
     }
 
-    /// Permits connections by hand, for `lasts` or for good. What waits for them in a run goes on.
-    pub fn add_grant(&self, whom: &For, host: &str, port: u16, lasts: Option<Duration>) -> Result<GrantId, Error> {
-        let usage = |e: policy::BadHost| Error::new(Code::Usage, format!("`{host}:{port}` is no target: {e}"));
-        let target = policy::Target::parse(&format!("{host}:{port}")).map_err(usage)?;
+    /// Permits by hand, for `lasts` or for good, connections to `HOST[:PORT]` or a look into a hidden place (`~/…` or `/…`).
+    /// What waits for it in a run goes on.
+    pub fn add_grant(&self, whom: &For, what: &str, lasts: Option<Duration>) -> Result<Grant, Error> {
+        let what = asked(what)?;
         let (task, repo) = match whom {
             For::Task(id) => (Some(id.clone()), self.need_files(id)?.repo),
             For::Repo(id) => (None, id.clone()),
@@ -152,7 +167,7 @@ impl Engine {
             id: GrantId::from_random(sys::random::bytes()),
             task,
             repo: repo.clone(),
-            what: Asked::Connect { host: target.to.to_string(), port: target.port },
+            what,
             ask: None,
             made: now.wall,
             until: millis.map(|m| now.after(m)),
@@ -162,7 +177,7 @@ impl Engine {
         };
         self.db.add_grant(now.wall, &grant)?;
         self.reread(&repo, None)?;
-        Ok(grant.id)
+        Ok(grant)
     }
 
     /// Takes a grant back; connections that live by it are closed.

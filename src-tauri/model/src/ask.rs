@@ -2,6 +2,7 @@
 
 use crate::event::Process;
 use crate::id::{AskId, GrantId, RepoId, RunId, TaskId};
+use crate::path::RawPath;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -28,6 +29,22 @@ pub enum Asked {
         /// Path, in plain form.
         path: String,
     },
+    /// To look into a hidden place, or at what lies directly in one with all below it.
+    Read {
+        /// As the person knows it.
+        path: RawPath,
+    },
+}
+
+impl Asked {
+    /// What an answer would let a run do with it.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Connect { .. } => "connect to",
+            Self::Request { .. } => "send",
+            Self::Read { .. } => "read",
+        }
+    }
 }
 
 impl fmt::Display for Asked {
@@ -36,6 +53,7 @@ impl fmt::Display for Asked {
             Self::Connect { host, port } => write!(f, "{host}:{port}"),
             Self::Request { host, port: 443, method, path } => write!(f, "{method} https://{host}{path}"),
             Self::Request { host, port, method, path } => write!(f, "{method} {host}:{port}{path}"),
+            Self::Read { path } => write!(f, "{path}"),
         }
     }
 }
@@ -94,6 +112,7 @@ impl Ask {
             Asked::Request { host, port, method, path } => {
                 vec!["request".to_owned(), host.clone(), port.to_string(), method.clone(), path.clone()]
             }
+            Asked::Read { path } => vec!["read".to_owned(), path.to_string()],
         };
         let ids = [self.id.as_str(), self.task.as_str(), self.run.as_str()];
         let mut hash = Sha256::new();

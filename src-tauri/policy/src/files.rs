@@ -11,7 +11,7 @@ use model::pattern::Pattern;
 const TOUCH: [(&str, Decision); 2] = [("deny", Decision::Deny), ("ask", Decision::Ask)];
 
 /// Reads `[files]`.
-pub(crate) fn files(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Files {
+pub(crate) fn files(root: &mut Table<'_>, notes: &mut Notes<'_>, source: &str, whose: Whose) -> Files {
     let mut out = Files::default();
     let Some(mut t) = root.table(notes, "files") else { return out };
     if whose == Whose::Repository {
@@ -32,7 +32,7 @@ pub(crate) fn files(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -
         out.carry = patterns(&mut t, notes, "carry", false);
         out.devices = devices(&mut t, notes);
     }
-    out.hide = hide(&mut t, notes);
+    out.hide = hide(&mut t, notes, source, whose);
     out.mask = patterns(&mut t, notes, "mask", whose == Whose::Person);
     if let Some(both) = out.read.iter().find(|r| out.write.contains(r)) {
         notes.problem(&t.span, format!("{both} is in `files.read` and in `files.write`"), "keep one of them");
@@ -81,12 +81,12 @@ fn paths(t: &mut Table<'_>, notes: &mut Notes<'_>, key: &'static str) -> Vec<Hos
     out
 }
 
-fn hide(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<Hidden> {
+fn hide(t: &mut Table<'_>, notes: &mut Notes<'_>, source: &str, whose: Whose) -> Vec<Hidden> {
     let mut out: Vec<Hidden> = Vec::new();
     for mut h in t.tables(notes, "hide") {
         let on_touch = h.word(notes, "on_touch", &TOUCH);
-        if let Some(ask) = on_touch.as_ref().filter(|a| a.value == Decision::Ask) {
-            notes.not_yet(&ask.span, h.name("on_touch"), "nobody can be asked yet; a touch is refused and shown");
+        if let Some(ask) = on_touch.as_ref().filter(|a| a.value == Decision::Ask && whose == Whose::Repository) {
+            notes.problem(&ask.span, "a repository's file can't ask for a hidden place", "leave `on_touch` out: it is denied");
         }
         let on_touch = on_touch.map_or(Decision::Deny, |a| a.value);
         let given = h.value("path").is_some();
@@ -105,7 +105,10 @@ fn hide(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<Hidden> {
                     notes.problem(&span, format!("{path} can't be hidden: {why}"), "name a place that holds something of yours");
                 }
                 Ok(path) if out.iter().any(|o| o.path == path) => notes.problem(&span, format!("{path} is hidden twice"), ""),
-                Ok(path) => out.push(Hidden { path, on_touch }),
+                Ok(path) => {
+                    let source = format!("{source}:{}", notes.line(&h.span));
+                    out.push(Hidden { path, on_touch, rule: h.path.clone(), source });
+                }
             },
         }
         h.end(notes);

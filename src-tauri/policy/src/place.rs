@@ -1,5 +1,6 @@
 //! Host paths as a policy writes them, and the places that no policy may touch.
 
+use model::decision::Decision;
 use model::layout::Layout;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -213,18 +214,17 @@ impl fmt::Display for HostPath {
 }
 
 impl crate::Policy {
-    /// Paths of `files.read` and `files.write` that touch where Airlock really keeps its state, which only the caller knows, or
-    /// that name the home in full and are closed there. Not empty: nothing may start.
+    /// Paths of `files.read`, `files.write` and, where it asks, `files.hide` that touch where Airlock really keeps its state,
+    /// which only the caller knows, or that name the home in full and are closed there. Not empty: nothing may start.
     pub fn conflicts(&self, layout: &Layout, home: &Path) -> Vec<String> {
         let state = [&layout.data, &layout.config, &layout.runtime];
         let mut out = Vec::new();
-        let places = self.files.read.iter().map(|p| ("read", p)).chain(self.files.write.iter().map(|p| ("write", p)));
-        for (key, place) in places {
+        let asked = self.files.hide.iter().filter(|h| h.on_touch == Decision::Ask).map(|h| ("hide", &h.path));
+        let shown = self.files.read.iter().map(|p| ("read", p)).chain(self.files.write.iter().map(|p| ("write", p)));
+        for (key, place) in shown.chain(asked) {
             if let Some(s) = state.iter().find(|s| place.touches(s, home)) {
-                out.push(format!(
-                    "files.{key}: {place} touches Airlock's own state in {}; take it out of the policy",
-                    s.display()
-                ));
+                let cure = if key == "hide" { "say `on_touch = \"deny\"`" } else { "take it out of the policy" };
+                out.push(format!("files.{key}: {place} touches Airlock's own state in {}; {cure}", s.display()));
                 continue;
             }
             let Ok(rest) = place.under(home).strip_prefix(home).map(Path::to_owned) else {
@@ -233,6 +233,9 @@ impl crate::Policy {
                 }
                 continue;
             };
+            if key == "hide" {
+                continue;
+            }
             let as_home = HostPath { home: true, parts: rest.iter().map(|p| p.to_string_lossy().into_owned()).collect() };
             let why = as_home.closed().or_else(|| if key == "write" { as_home.executes() } else { None });
             out.extend(why.map(|why| format!("files.{key}: {place}: {why}")));

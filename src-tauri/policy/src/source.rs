@@ -93,8 +93,12 @@ pub enum Tools {
 pub struct Hidden {
     /// Where.
     pub path: HostPath,
-    /// What a touch means: [`Decision::Deny`], or [`Decision::Ask`], which refuses too as long as nobody can be asked.
+    /// What a touch means: [`Decision::Deny`], or [`Decision::Ask`], which refuses too but asks, and serves the retry.
     pub on_touch: Decision,
+    /// The key, e.g. `files.hide[0]`.
+    pub rule: String,
+    /// File and line.
+    pub source: String,
 }
 
 /// A key that is written and well-formed but has no effect yet, so that nobody believes it.
@@ -209,7 +213,7 @@ pub(crate) fn parse_as(name: &str, text: &str, whose: Whose) -> Result<Policy, V
 
     let (accept, fallback) = sections::accept(&mut root, &mut notes, whose);
     let env = sections::env(&mut root, &mut notes, whose);
-    let files = files::files(&mut root, &mut notes, whose);
+    let files = files::files(&mut root, &mut notes, name, whose);
     let networks = network::network(&mut root, &mut notes, name, whose);
     let nested = sections::jail(&mut root, &mut notes, whose);
     let limits = limits::limits(&mut root, &mut notes, whose);

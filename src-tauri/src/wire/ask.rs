@@ -11,6 +11,7 @@ use ts_rs::TS;
 pub(crate) enum Asked {
     Connect { host: String, port: u16 },
     Request { host: String, port: u16, method: String, path: String },
+    Read { path: String },
 }
 
 /// Where an ask stands.
@@ -102,6 +103,7 @@ impl From<m::Asked> for Asked {
         match a {
             m::Asked::Connect { host, port } => Self::Connect { host, port },
             m::Asked::Request { host, port, method, path } => Self::Request { host, port, method, path },
+            m::Asked::Read { path } => Self::Read { path: path.to_string() },
         }
     }
 }

@@ -1,19 +1,25 @@
-//! Hidden places: a file system in which every touch is refused at once and told with the process.
+//! Hidden places: a file system in which every touch is refused at once and told with the process. Where the policy asks, the
+//! person's answer serves the retry.
 //!
-//! Invariant: a request waits for nothing but a bounded look into `/proc`. If this server ends, the places fail closed.
+//! Invariant: a request waits for nothing but a bounded look into `/proc`, and one that is served for the person's own disk.
+//! If this server ends, the places fail closed.
 
+mod served;
 pub mod wire;
 
 use crate::fact::Fact;
 use crate::tell::{Teller, Told};
 use crate::who::Who;
 use jail_plan::{Ground, Looks, Plan, Step};
-use model::event::{FileOp, Process};
+use model::event::{FileOp, Process, Verdict};
 use model::path::RawPath;
 use nix::libc;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::io::Errno;
+pub use served::{Doorkeeper, Doors, Pass};
+use served::{Serving, Spot};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -36,6 +42,8 @@ pub enum DecoyError {
 pub struct Hidden {
     /// As the person knows it.
     pub path: RawPath,
+    /// Where it lies, inside as outside.
+    pub real: PathBuf,
     /// What it seems to be; counts for how an open of a file is answered.
     pub looks: Looks,
 }
@@ -51,7 +59,7 @@ pub fn places(plan: &Plan) -> Vec<Hidden> {
             };
             let in_home = target.as_bytes().strip_prefix(home).filter(|rest| !home.is_empty() && rest.starts_with(b"/"));
             let path = in_home.map_or_else(|| target.as_bytes().into(), |rest| RawPath([b"~", rest].concat()));
-            Some(Hidden { path, looks })
+            Some(Hidden { path, real: target.as_path().to_owned(), looks })
         }
         _ => None,
     };
@@ -87,6 +95,7 @@ struct Shared {
 struct Witness {
     who: Arc<Who>,
     teller: Teller,
+    doors: Option<Doors>,
 }
 
 impl Decoys {
@@ -95,17 +104,23 @@ impl Decoys {
     pub fn serve(fuse: OwnedFd, places: Vec<Hidden>, owner: (u32, u32)) -> Result<Decoys, DecoyError> {
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?;
         let shared = Arc::new(Shared { fuse: Mutex::new(Some(Arc::new(fuse))), stop, witness: OnceLock::new() });
-        let mut server = Server { shared: Arc::clone(&shared), places, owner, begun: Instant::now(), spent: Duration::ZERO };
+        let (shared_too, serving) = (Arc::clone(&shared), Serving::default());
+        let mut server = Server { shared: shared_too, places, serving, owner, begun: Instant::now(), spent: Duration::ZERO };
         std::thread::Builder::new().name("decoys".into()).spawn(move || server.run())?;
         Ok(Decoys(shared))
     }
 
-    /// Tells touches from now on. `sink` is called on a thread of its own and may take its time: what it can't take is
-    /// counted.
-    pub fn tell(self, who: Arc<Who>, sink: impl Fn(Fact) + Send + Sync + 'static) -> Result<Telling, DecoyError> {
+    /// Tells touches from now on, and serves what `doors` opens. `sink` is called on a thread of its own and may take its time:
+    /// what it can't take is counted.
+    pub fn tell(
+        self,
+        who: Arc<Who>,
+        doors: Option<Doors>,
+        sink: impl Fn(Fact) + Send + Sync + 'static,
+    ) -> Result<Telling, DecoyError> {
         let (teller, told) = Teller::start(sink)?;
         // Only here, and this takes `self`.
-        drop(self.0.witness.set(Witness { who, teller }));
+        drop(self.0.witness.set(Witness { who, teller, doors }));
         Ok(Telling { decoys: Some(self), told })
     }
 
@@ -149,6 +164,7 @@ impl Shared {
 struct Server {
     shared: Arc<Shared>,
     places: Vec<Hidden>,
+    serving: Serving,
     owner: (u32, u32),
     /// The current second of naming.
     begun: Instant,
@@ -175,7 +191,7 @@ impl Server {
             let Some(answer) = self.answer(&request) else { continue };
             let Some(fuse) = self.shared.fuse() else { return };
             // An error means that nobody waits any more.
-            _ = rustix::io::write(&*fuse, &wire::encode(request.unique, answer, self.owner));
+            _ = rustix::io::write(&*fuse, &wire::encode(request.unique, &answer, self.owner));
         }
     }
 
@@ -202,42 +218,95 @@ impl Server {
         let node = request.node;
         Some(match (request.ask, node) {
             (Ask::Note | Ask::Destroy, _) => return None,
+            (Ask::Forget(finds), _) => {
+                self.serving.forget(node, finds);
+                return None;
+            }
+            (Ask::ForgetAll(body), _) => {
+                wire::forgotten(body).for_each(|(node, finds)| self.serving.forget(node, finds));
+                return None;
+            }
             (Ask::Init { major: 7 }, _) => Answer::Init,
             (Ask::Init { .. }, _) => Answer::Error(libc::EPROTO),
-            (Ask::Attributes, _) => Answer::Attributes(node),
             (Ask::Access, _) => Answer::Done,
             // The kernel then asks no more and says that there are none.
             (Ask::Optional, _) => Answer::Error(libc::ENOSYS),
             (Ask::Room, _) => Answer::Room,
+            (Ask::Read(part) | Ask::List(part), _) => self.serving.read(part),
+            (Ask::Close(number), _) => {
+                self.serving.close(number);
+                Answer::Done
+            }
+            (Ask::Attributes, Node::Root) => Answer::Attributes(node),
             (Ask::Lookup(name), Node::Root) => {
                 wire::named(name, self.places.len()).map_or(Answer::Error(libc::ENOENT), Answer::Entry)
             }
             (_, Node::Root) => Answer::Error(libc::EACCES),
-            (ask, Node::Place { number, .. }) => {
-                let place = usize::try_from(number).ok().and_then(|number| self.places.get(number))?.clone();
-                let (op, name, errno) = match ask {
-                    Ask::Lookup(name) => (FileOp::Read, Some(name), libc::EACCES),
-                    Ask::Open(flags) => (opened(flags), None, wire::refusal(place.looks)),
-                    Ask::Change => (FileOp::Change, None, libc::EACCES),
-                    Ask::Make => (FileOp::Create, None, libc::EACCES),
-                    _ => (FileOp::Read, None, libc::EACCES),
-                };
-                self.touched(request.thread, op, place.path, name);
-                Answer::Error(errno)
-            }
+            (_, Node::Place { number, .. }) => self.in_place(request, usize::try_from(number).ok()?, Vec::new())?,
+            (_, Node::Below(id)) => match self.serving.known(id) {
+                Some((number, below)) => self.in_place(request, number, below)?,
+                None => Answer::Error(libc::ESTALE),
+            },
         })
     }
 
-    fn touched(&mut self, thread: u32, op: FileOp, mut path: RawPath, name: Option<&[u8]>) {
-        // Nobody inside has the number 0: Airlock itself asked whether a program exists.
-        let Some(witness) = self.shared.witness.get().filter(|_| thread != 0) else { return };
-        let (who, teller) = (Arc::clone(&witness.who), witness.teller.clone());
-        let process = self.named(&who, thread);
-        if let Some(name) = name.filter(|_| process.is_some()) {
-            path.0.push(b'/');
-            path.0.extend_from_slice(name);
+    /// What is asked of a place, or of something below it.
+    fn in_place(&mut self, request: &Request<'_>, number: usize, below: Vec<u8>) -> Option<Answer> {
+        let Hidden { path: shown, real, looks } = self.places.get(number)?.clone();
+        let node = request.node;
+        let shared = Arc::clone(&self.shared);
+        let witness = shared.witness.get();
+        let open = |doors: &&Doors| match node {
+            Node::Place { directory, .. } => doors.has(&real, directory),
+            Node::Root | Node::Below(_) => true,
+        };
+        // Nobody inside has the number 0: Airlock itself asks whether a program exists.
+        let doors = witness.and_then(|w| w.doors.as_ref()).filter(open).filter(|_| request.thread != 0);
+        let mut spot = Spot { number, shown: &shown, real: &real, below };
+        let (op, errno, file) = match request.ask {
+            Ask::Attributes => {
+                let served = doors.and_then(|doors| self.serving.attributes(doors, &spot, node));
+                return Some(served.unwrap_or(match node {
+                    Node::Below(_) => Answer::Error(libc::EACCES),
+                    Node::Root | Node::Place { .. } => Answer::Attributes(node),
+                }));
+            }
+            Ask::Link => {
+                return Some(doors.and_then(|doors| self.serving.link(doors, &spot)).unwrap_or(Answer::Error(libc::EACCES)));
+            }
+            Ask::Lookup(name) => {
+                match served::below(&spot.below, name) {
+                    Some(below) => spot.below = below,
+                    None => return Some(Answer::Error(libc::ENOENT)),
+                }
+                (FileOp::Read, libc::EACCES, None)
+            }
+            Ask::Open(flags) => (opened(flags), wire::refusal(looks), Some(false)),
+            Ask::OpenDirectory => (FileOp::Read, libc::EACCES, Some(true)),
+            Ask::Change => (FileOp::Change, libc::EACCES, None),
+            Ask::Make => (FileOp::Create, libc::EACCES, None),
+            _ => (FileOp::Read, libc::EACCES, None),
+        };
+        let Some(witness) = witness.filter(|_| request.thread != 0) else { return Some(Answer::Error(errno)) };
+        let named = self.named(&witness.who, request.thread);
+        let process = named.clone().flatten();
+        if let Some(doors) = doors.filter(|_| op == FileOp::Read) {
+            let answer = match file {
+                Some(directory) => self.serving.open(doors, &spot, process.as_deref(), directory),
+                None => self.serving.find(doors, &spot, process.as_deref()),
+            };
+            if let Some(answer) = answer {
+                if let Answer::Opened(_) = answer {
+                    let (path, verdict) = (spot.path(), Verdict::Allowed);
+                    witness.teller.tell(Fact::File { process, op, path, to: None, verdict, count: 1 });
+                }
+                return Some(answer);
+            }
         }
-        teller.tell(Fact::Decoy { process: process.flatten(), op, path, count: 1 });
+        // Without a process only the place is told, so that a flood of names is one row.
+        let path = if named.is_some() { spot.path() } else { shown.clone() };
+        witness.teller.tell(Fact::Decoy { process, op, path, count: 1 });
+        Some(Answer::Error(errno))
     }
 
     /// Who a thread is; `None` where naming has had its share of this second.

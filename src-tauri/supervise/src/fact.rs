@@ -39,17 +39,18 @@ pub enum Fact {
         /// Port; 0 lets the kernel choose.
         port: u16,
     },
-    /// A file was asked to change.
+    /// A file was asked to change, or one in a hidden place was opened with the person's permission.
     File {
         /// Who.
         process: Option<Arc<Process>>,
-        /// `Write`, `Create`, `Delete` or `Rename`.
+        /// `Write`, `Create`, `Delete` or `Rename`; `Read` in a hidden place.
         op: FileOp,
         /// As the program wrote it, behind the directory it named by descriptor.
         path: RawPath,
         /// The new name of a rename.
         to: Option<RawPath>,
-        /// `Denied` only where the path lies clearly outside every place that the jail can write to.
+        /// `Denied` only where the path lies clearly outside every place that the jail can write to, `Allowed` for a look into a
+        /// hidden place that the person permitted.
         verdict: Verdict,
         /// How many.
         count: u64,
@@ -118,7 +119,11 @@ impl Fact {
             Fact::Connect { process, address, port } => (process, network(NetOp::Connect, address, port), 1),
             Fact::Bind { process, address, port } => (process, network(NetOp::Bind, address, port), 1),
             Fact::File { process, op, path, to, verdict, count } => {
-                let rule = if verdict == Verdict::Denied { "files.write" } else { "" };
+                let rule = match verdict {
+                    Verdict::Denied => "files.write",
+                    Verdict::Allowed => "files.hide",
+                    Verdict::Held | Verdict::Noted => "",
+                };
                 (process, What::File { op, path, to, verdict, rule: rule.into() }, count)
             }
             Fact::Folded { process, path, count } => {
@@ -150,10 +155,11 @@ impl Fact {
     }
 
     pub(crate) fn key(&self) -> Option<Key> {
+        let pid = |process: &Option<Arc<Process>>| process.as_ref().map(|p| p.pid);
         match self {
-            Fact::File { process, op, path, to, .. } => Some((process.as_ref().map(|p| p.pid), *op, path.clone(), to.clone())),
-            Fact::Decoy { process, op, path, .. } => Some((process.as_ref().map(|p| p.pid), *op, path.clone(), None)),
-            Fact::Folded { process, path, .. } => Some((process.as_ref().map(|p| p.pid), FileOp::Write, path.clone(), None)),
+            Fact::File { process, op, path, to, verdict, .. } => Some((pid(process), *op, path.clone(), to.clone(), *verdict)),
+            Fact::Decoy { process, op, path, .. } => Some((pid(process), *op, path.clone(), None, Verdict::Denied)),
+            Fact::Folded { process, path, .. } => Some((pid(process), FileOp::Write, path.clone(), None, Verdict::Noted)),
             _ => None,
         }
     }
@@ -197,7 +203,7 @@ fn network(op: NetOp, address: IpAddr, port: u16) -> What {
 }
 
 /// What makes two facts the same.
-pub(crate) type Key = (Option<u32>, FileOp, RawPath, Option<RawPath>);
+pub(crate) type Key = (Option<u32>, FileOp, RawPath, Option<RawPath>, Verdict);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 /// Kinds that are limited apart, so that a flood of one hides nothing of another.

@@ -30,8 +30,33 @@ pub(crate) struct Whose {
     pub(crate) run: RunId,
 }
 
+/// What needs the person's word.
+pub(crate) struct Want {
+    pub(crate) what: Asked,
+    /// A word on this is one on it too.
+    pub(crate) wider: Option<Asked>,
+    pub(crate) who: Option<Process>,
+    /// The rule that asks.
+    pub(crate) ruling: Ruling,
+}
+
+impl From<Wanted> for Want {
+    fn from(wanted: Wanted) -> Self {
+        let (host, port) = (wanted.target.to.to_string(), wanted.target.port);
+        let whole = Asked::Connect { host: host.clone(), port };
+        let (who, ruling) = (Some(wanted.who), wanted.ruling);
+        match wanted.request {
+            None => Self { what: whole, wider: None, who, ruling },
+            Some(r) => {
+                let what = Asked::Request { host, port, method: r.method().to_owned(), path: r.path().to_owned() };
+                Self { what, wider: wanted.by_host.then_some(whole), who, ruling }
+            }
+        }
+    }
+}
+
 enum Message {
-    Want(Box<Wanted>, oneshot::Sender<Permit>),
+    Want(Box<Want>, oneshot::Sender<Permit>),
     Answer { ask: AskId, digest: String, answer: Answer, told: oneshot::Sender<Result<Option<GrantId>, String>> },
     Reread(oneshot::Sender<u64>),
     Close,
@@ -53,10 +78,10 @@ pub(crate) fn start(whose: Whose, db: Arc<Database>, recorder: Recorder) -> std:
 }
 
 impl Asks {
-    /// Whether the person lets a connection through.
-    pub(crate) fn permit(&self, wanted: Wanted) -> oneshot::Receiver<Permit> {
+    /// Whether the person permits something.
+    pub(crate) fn permit(&self, want: impl Into<Want>) -> oneshot::Receiver<Permit> {
         let (sender, receiver) = oneshot::channel();
-        self.0.send(Message::Want(Box::new(wanted), sender)).ok();
+        self.0.send(Message::Want(Box::new(want.into()), sender)).ok();
         receiver
     }
 
@@ -174,7 +199,7 @@ impl State {
                 None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match message {
-                Ok(Message::Want(wanted, connection)) => self.want(*wanted, connection),
+                Ok(Message::Want(want, connection)) => self.want(*want, connection),
                 Ok(Message::Answer { ask, digest, answer, told }) => {
                     told.send(self.answer(&ask, &digest, &answer)).ok();
                 }
@@ -206,23 +231,16 @@ impl State {
         [end, count].into_iter().flatten().min()
     }
 
-    fn want(&mut self, wanted: Wanted, connection: oneshot::Sender<Permit>) {
+    fn want(&mut self, Want { what, wider, who, ruling }: Want, connection: oneshot::Sender<Permit>) {
         // Who gave up while others were served is not worth a look: tries come faster than a database answers.
         if connection.is_closed() {
             return;
         }
-        let (host, port) = (wanted.target.to.to_string(), wanted.target.port);
-        let whole = Asked::Connect { host: host.clone(), port };
-        let what = match &wanted.request {
-            None => whole.clone(),
-            Some(r) => Asked::Request { host, port, method: r.method().to_owned(), path: r.path().to_owned() },
-        };
         // Somebody may have taken a grant back meanwhile; who can't read that lets nobody through.
         if let Err(e) = self.reread_if_changed() {
             return refuse(connection, "asks", format!("the database can't be read: {e}"));
         }
-        let by_host = (wanted.request.is_some() && wanted.by_host).then_some(&whole);
-        if let Some(permit) = self.granted(&what).or_else(|| self.granted(by_host?)) {
+        if let Some(permit) = self.granted(&what).or_else(|| self.granted(wider.as_ref()?)) {
             connection.send(permit).ok();
         } else if let Some(ask) = self.denied.get(&what) {
             refuse(connection, "ask", format!("you denied it in this run (ask {ask}); `airlock grant add` allows it"));
@@ -232,24 +250,29 @@ impl State {
         } else if let Err(why) = self.room() {
             if self.full.is_none_or(|told| told.elapsed() >= ONE_MORE) {
                 self.full = Some(Instant::now());
-                self.recorder.fact(Some(wanted.who), What::Limit { limit: "asks".into(), detail: why.clone() }, 1);
+                self.recorder.fact(who, What::Limit { limit: "asks".into(), detail: why.clone() }, 1);
             }
             refuse(connection, "asks", why);
-        } else if let Err(e) = self.open(what, wanted, connection) {
+        } else if let Err(e) = self.open(what, who, ruling, connection) {
             tracing::error!(error = %e, "an ask could not be stored");
         }
     }
 
     /// Opens an ask. Where it can't be stored, its connection is dropped, which refuses it.
-    fn open(&mut self, what: Asked, wanted: Wanted, connection: oneshot::Sender<Permit>) -> Result<(), DbError> {
+    fn open(
+        &mut self,
+        what: Asked,
+        who: Option<Process>,
+        ruling: Ruling,
+        connection: oneshot::Sender<Permit>,
+    ) -> Result<(), DbError> {
         let now = sys::clock::unix_millis();
-        let Wanted { who, ruling, .. } = wanted;
         let ask = Ask {
             id: AskId::from_random(sys::random::bytes()),
             task: self.whose.task.clone(),
             run: self.whose.run.clone(),
             what,
-            process: Some(who.clone()),
+            process: who.clone(),
             rule: ruling.rule,
             source: ruling.source,
             reason: ruling.reason,
@@ -262,7 +285,7 @@ impl State {
         self.db.open_ask(now, &ask)?;
         self.version = None;
         let told = What::Ask { ask: ask.id.clone(), about: ask.what.to_string(), rule: ask.rule.clone() };
-        self.recorder.fact(Some(who), told, 1);
+        self.recorder.fact(who, told, 1);
         self.open.push(Waiting { ask, connections: vec![connection], stored: 1 });
         Ok(())
     }

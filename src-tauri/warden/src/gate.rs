@@ -1,6 +1,7 @@
 //! What answers a jail: notifications, decoys, the watch, the way out; each fact becomes an event.
 
 use crate::asks::Asks;
+use crate::doors;
 use crate::reading::Road;
 use crate::record::Recorder;
 use egress::{Arbiter, Fact, Inlets, Permit, Wanted};
@@ -112,7 +113,10 @@ impl Sensors {
             None => None,
         };
         let decoys = match jail.decoys.take() {
-            Some(decoys) => Some(decoys.tell(Arc::clone(&who), sink(recorder)).map_err(std::io::Error::other)?),
+            Some(decoys) => {
+                let doors = doors::of(spec, policy, asks);
+                Some(decoys.tell(Arc::clone(&who), doors, sink(recorder)).map_err(std::io::Error::other)?)
+            }
             None => None,
         };
         let watch = match Watch::start(&spec.dir.tree(), sink(recorder)) {

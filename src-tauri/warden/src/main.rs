@@ -6,6 +6,7 @@
 mod asks;
 mod caches;
 mod clients;
+mod doors;
 mod gate;
 mod hold;
 mod limits;

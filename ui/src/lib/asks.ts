@@ -8,10 +8,21 @@ export const ARMED_AFTER = 700;
 /** Open asks of one task that are shown as rows; the rest is one line. */
 export const ROWS = 3;
 
-/** What is asked for: `example.org:443`, or `POST https://example.org/path`. */
+/** What is asked for: `example.org:443`, `POST https://example.org/path`, or `~/.config/tool`. */
 export function targetOf(what: Asked): string {
+  if (what.about === "read") return what.path;
   if (what.about === "connect") return `${what.host}:${what.port}`;
   return `${what.method} ${what.port === 443 ? "https://" : ""}${what.host}${what.port === 443 ? "" : `:${what.port}`}${what.path}`;
+}
+
+/** What an answer would let a program do with it. */
+export function verbOf(what: Asked): string {
+  return { connect: "Connect to", request: "Send", read: "Read" }[what.about];
+}
+
+/** The same, in the few words of a row. */
+export function kindOf(what: Asked): string {
+  return what.about === "read" ? "Read a hidden place" : "Reach a host";
 }
 
 const two = (n: number) => String(n).padStart(2, "0");
@@ -55,6 +66,7 @@ export function holdLeft(ask: Ask, now: number): number | null {
 
 /** How long it waits, and what becomes of its connection. */
 export function heldWords(ask: Ask, now: number): { held: string; then: string } {
+  if (ask.what.about === "read") return { held: `Waits since ${secondOf(ask.opened)}`, then: "the touch was refused; an answer serves the next try" };
   const left = holdLeft(ask, now);
   if (left === null) return { held: `Held since ${secondOf(ask.opened)}`, then: ask.hold === null ? "" : `each try resets itself after ${Math.round(ask.hold / 1000)} s` };
   if (left === 0) return { held: `Waits since ${secondOf(ask.opened)}`, then: "its connection was reset; an answer serves the next try" };
@@ -87,7 +99,7 @@ export function lastsOf(end: End, now: number): number | null {
 
 /** Whether it is an address that was dialled without a name. */
 export function isAddress(what: Asked): boolean {
-  return /^\[|^\d+(\.\d+){3}$/.test(what.host);
+  return what.about !== "read" && /^\[|^\d+(\.\d+){3}$/.test(what.host);
 }
 
 /** One sentence that says what exactly an answer for longer allows. */
@@ -95,6 +107,7 @@ export function allowsWords(what: Asked, scope: Exclude<Scope, "once">, end: End
   const lasts = lastsOf(end, now);
   const until = lasts === null ? ", for good" : end === "today" ? " until midnight" : ` until ${dayOf(now + lasts, now)}`;
   const who = scope === "task" ? "Every program of this task" : `Every program of every task of ${repository}, later ones too,`;
+  if (what.about === "read") return `${who} may read ${what.path}${until}, and all that lies below it. It does not allow to change it.`;
   if (what.about === "request") return `${who} may send ${targetOf(what)}${until}. It does not allow other methods, paths or hosts.`;
   return `${who} may connect to ${targetOf(what)}${until}. It does not allow other ports or ${isAddress(what) ? "addresses" : "names"}.`;
 }

@@ -62,10 +62,10 @@ fn touched_with<T: Send + 'static>(
         }
     };
     let who = Who::new(JailRef { init_pid: std::process::id(), ..JailRef::default() }).unwrap();
-    let places = places.iter().map(|(path, looks)| Hidden { path: (*path).into(), looks: *looks }).collect();
+    let places = places.iter().map(|(path, looks)| Hidden { path: (*path).into(), real: path.into(), looks: *looks }).collect();
     let decoys = Decoys::serve(fuse, places, (0, 0)).unwrap();
     with(&decoys);
-    let decoys = decoys.tell(who, move |fact| drop(tell.send(fact))).unwrap();
+    let decoys = decoys.tell(who, None, move |fact| drop(tell.send(fact))).unwrap();
     go.send(()).unwrap();
     let value = finished.recv_timeout(Duration::from_secs(60)).expect("no touch may wait for ever");
     drop(decoys);

@@ -1,4 +1,4 @@
-//! What the kernel says over `/dev/fuse`, as far as a file system needs it that refuses everything, and what it is told.
+//! What the kernel says over `/dev/fuse`, as far as a file system needs it that refuses or only reads, and what it is told.
 //!
 //! Numbers are of `linux/fuse.h`, in the machine's own byte order. Nothing in a request is trusted: names are a jailed
 //! program's, and an operation that is not known here is one more touch.
@@ -16,6 +16,12 @@ const MINOR: u32 = 31;
 /// Seconds for which the kernel may keep what never changes.
 const LONG: u64 = 3600;
 const ROOT: u64 = 1;
+/// Numbers from here on are of what lies below a place.
+pub const BELOW: u64 = 1 << 32;
+/// `FOPEN_DIRECT_IO`: what is read is not kept by the kernel.
+const UNKEPT: u32 = 1;
+/// Bytes of an entry's head in a listing.
+const ENTRY: usize = 24;
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +48,8 @@ pub enum Node {
         /// Whether it is bound as a directory.
         directory: bool,
     },
+    /// Something below a place, by the number that it was given; at least [`BELOW`].
+    Below(u64),
 }
 
 /// What is asked.
@@ -64,10 +72,24 @@ pub enum Ask<'a> {
     Room,
     /// Nothing that is answered.
     Note,
+    /// That the kernel gives so many finds of a node back; not answered.
+    Forget(u64),
+    /// The same for many nodes: a count and a number each, to be read by [`forgotten`].
+    ForgetAll(&'a [u8]),
     /// The end.
     Destroy,
     /// To open a file, with these flags.
     Open(u32),
+    /// To open a directory.
+    OpenDirectory,
+    /// Where a link leads.
+    Link,
+    /// Bytes of what is open.
+    Read(Part),
+    /// Names in a directory that is open.
+    List(Part),
+    /// To close what is open under this number.
+    Close(u64),
     /// To change the place itself.
     Change,
     /// To make something in it.
@@ -76,8 +98,30 @@ pub enum Ask<'a> {
     Other,
 }
 
-/// What is answered.
+/// A part of what is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The number that opening gave.
+    pub open: u64,
+    /// Where it begins: a byte of a file, an entry of a listing.
+    pub offset: u64,
+    /// Bytes that are taken at most.
+    pub size: u32,
+}
+
+/// What a file is, as far as it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attributes {
+    /// Bytes.
+    pub size: u64,
+    /// Changed last, in seconds and nanoseconds since 1970.
+    pub changed: (i64, u32),
+    /// Kind and permissions.
+    pub mode: u32,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The protocol.
     Init,
@@ -85,6 +129,14 @@ pub enum Answer {
     Entry(Node),
     /// Its attributes.
     Attributes(Node),
+    /// Something below a place was found; the kernel keeps nothing of it.
+    Found(u64, Attributes),
+    /// Attributes of what is served.
+    Served(Node, Attributes),
+    /// It is open under this number.
+    Opened(u64),
+    /// What was asked for.
+    Bytes(Vec<u8>),
     /// There is room for nothing.
     Room,
     /// Yes.
@@ -107,27 +159,48 @@ pub fn decode(bytes: &[u8]) -> Option<Request<'_>> {
     let body = bytes.get(HEADER..length)?;
     let ask = match u32_at(bytes, 4)? {
         1 => Ask::Lookup(body.split(|b| *b == 0).next().unwrap_or_default()),
-        // FORGET, INTERRUPT, BATCH_FORGET.
-        2 | 36 | 42 => Ask::Note,
+        2 => Ask::Forget(u64_at(body, 0)?),
+        42 => Ask::ForgetAll(body),
+        // INTERRUPT.
+        36 => Ask::Note,
         3 => Ask::Attributes,
         // SETATTR, SETXATTR, REMOVEXATTR.
         4 | 21 | 24 => Ask::Change,
         // SYMLINK, MKNOD, MKDIR, LINK, CREATE, TMPFILE.
         6 | 8 | 9 | 13 | 35 | 51 => Ask::Make,
+        5 => Ask::Link,
         14 => Ask::Open(u32_at(body, 0)?),
+        15 => Ask::Read(part(body)?),
         17 => Ask::Room,
-        // GETXATTR, LISTXATTR, STATX.
-        22 | 23 | 52 => Ask::Optional,
+        // RELEASE, RELEASEDIR.
+        18 | 29 => Ask::Close(u64_at(body, 0)?),
+        // GETXATTR, LISTXATTR, FLUSH, POLL, LSEEK, STATX.
+        22 | 23 | 25 | 40 | 46 | 52 => Ask::Optional,
+        27 => Ask::OpenDirectory,
+        28 => Ask::List(part(body)?),
         26 => Ask::Init { major: u32_at(body, 0)? },
         34 => Ask::Access,
         38 => Ask::Destroy,
         _ => Ask::Other,
     };
-    let node = match u64_at(bytes, 16)? {
+    Some(Request { unique: u64_at(bytes, 8)?, node: node(u64_at(bytes, 16)?), thread: u32_at(bytes, 32)?, ask })
+}
+
+fn part(body: &[u8]) -> Option<Part> {
+    Some(Part { open: u64_at(body, 0)?, offset: u64_at(body, 8)?, size: u32_at(body, 16)? })
+}
+
+/// Nodes of [`Ask::ForgetAll`], each with how many finds are given back.
+pub fn forgotten(body: &[u8]) -> impl Iterator<Item = (Node, u64)> {
+    body.get(8..).unwrap_or_default().chunks_exact(16).filter_map(|one| Some((node(u64_at(one, 0)?), u64_at(one, 8)?)))
+}
+
+fn node(id: u64) -> Node {
+    match id {
         0 | ROOT => Node::Root,
+        id @ BELOW.. => Node::Below(id),
         id => Node::Place { number: id / 2 - 1, directory: id % 2 == 0 },
-    };
-    Some(Request { unique: u64_at(bytes, 8)?, node, thread: u32_at(bytes, 32)?, ask })
+    }
 }
 
 /// The node that the jail asks for by its name in the root: `Nd` or `Nf`.
@@ -147,14 +220,14 @@ impl Node {
         match self {
             Self::Root => ROOT,
             Self::Place { number, directory } => number * 2 + if directory { 2 } else { 3 },
+            Self::Below(id) => id,
         }
     }
 
-    fn mode(self) -> u32 {
-        match self {
-            Self::Place { directory: false, .. } => 0o100_600,
-            Self::Root | Self::Place { .. } => 0o040_700,
-        }
+    /// As what it seems to be where nothing of it is served.
+    fn attributes(self) -> Attributes {
+        let mode = if let Self::Place { directory: false, .. } = self { 0o100_600 } else { 0o040_700 };
+        Attributes { mode, ..Attributes::default() }
     }
 }
 
@@ -167,11 +240,11 @@ pub fn refusal(looks: Looks) -> i32 {
 }
 
 /// Writes an answer out. `owner` is the user and group that everything seems to belong to, as numbers inside.
-pub fn encode(unique: u64, answer: Answer, owner: (u32, u32)) -> Vec<u8> {
+pub fn encode(unique: u64, answer: &Answer, owner: (u32, u32)) -> Vec<u8> {
     let mut out = Out(Vec::with_capacity(160));
     out.u32(0);
     out.u32(match answer {
-        Answer::Error(number) => (-number).cast_unsigned(),
+        Answer::Error(number) => number.wrapping_neg().cast_unsigned(),
         _ => 0,
     });
     out.u64(unique);
@@ -187,16 +260,31 @@ pub fn encode(unique: u64, answer: Answer, owner: (u32, u32)) -> Vec<u8> {
             out.zeros(36);
         }
         Answer::Entry(node) => {
-            for word in [node.id(), 0, LONG, LONG, 0] {
+            for word in [node.id(), 0, LONG, 0, 0] {
                 out.u64(word);
             }
-            out.attributes(node, owner);
+            out.attributes(*node, node.attributes(), owner);
+        }
+        Answer::Found(id, attributes) => {
+            for word in [*id, 0, 0, 0, 0] {
+                out.u64(word);
+            }
+            out.attributes(Node::Below(*id), *attributes, owner);
         }
         Answer::Attributes(node) => {
-            out.u64(LONG);
-            out.u64(0);
-            out.attributes(node, owner);
+            out.zeros(16);
+            out.attributes(*node, node.attributes(), owner);
         }
+        Answer::Served(node, attributes) => {
+            out.zeros(16);
+            out.attributes(*node, *attributes, owner);
+        }
+        Answer::Opened(number) => {
+            out.u64(*number);
+            out.u32(UNKEPT);
+            out.u32(0);
+        }
+        Answer::Bytes(bytes) => out.0.extend(bytes),
         Answer::Room => {
             out.zeros(40);
             for word in [512, 255, 512, 0] {
@@ -226,15 +314,45 @@ impl Out {
         self.0.resize(self.0.len() + count, 0);
     }
 
-    fn attributes(&mut self, node: Node, owner: (u32, u32)) {
+    fn attributes(&mut self, node: Node, attributes: Attributes, owner: (u32, u32)) {
+        let Attributes { size, changed: (seconds, nanoseconds), mode } = attributes;
         self.u64(node.id());
-        // Size, blocks, and three times.
-        self.zeros(5 * 8 + 3 * 4);
-        let links = if node.mode() & 0o040_000 == 0 { 1 } else { 2 };
-        for word in [node.mode(), links, owner.0, owner.1, 0, 4096, 0] {
+        self.u64(size);
+        self.u64(size.div_ceil(512));
+        for _ in 0..3 {
+            self.u64(seconds.cast_unsigned());
+        }
+        for _ in 0..3 {
+            self.u32(nanoseconds);
+        }
+        let links = if mode & 0o170_000 == 0o040_000 { 2 } else { 1 };
+        for word in [mode, links, owner.0, owner.1, 0, 4096, 0] {
             self.u32(word);
         }
     }
+}
+
+/// As many entries of a listing as `size` bytes hold: inode, kind by `DT_*`, name. Each is numbered by its place in the
+/// listing, so that the kernel can go on behind it.
+pub fn listing<'a>(entries: impl Iterator<Item = (u64, u32, &'a [u8])>, offset: u64, size: u32) -> Vec<u8> {
+    let most = usize::try_from(size).unwrap_or(0);
+    let mut out = Out(Vec::new());
+    let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
+    for (number, (inode, kind, name)) in entries.enumerate().skip(skipped) {
+        let length = (ENTRY + name.len()).next_multiple_of(8);
+        let Ok(named) = u32::try_from(name.len()) else { continue };
+        if out.0.len() + length > most {
+            break;
+        }
+        let end = out.0.len() + length;
+        out.u64(inode);
+        out.u64(number as u64 + 1);
+        out.u32(named);
+        out.u32(kind);
+        out.0.extend(name);
+        out.0.resize(end, 0);
+    }
+    out.0
 }
 
 #[cfg(test)]
@@ -298,18 +416,22 @@ mod tests {
         let sizes = [
             (Answer::Init, 64),
             (Answer::Entry(node), 128),
+            (Answer::Found(BELOW, Attributes::default()), 128),
             (Answer::Attributes(node), 104),
+            (Answer::Served(node, Attributes::default()), 104),
+            (Answer::Opened(3), 16),
+            (Answer::Bytes(vec![0; 7]), 7),
             (Answer::Room, 80),
             (Answer::Done, 0),
             (Answer::Error(13), 0),
         ];
         for (answer, size) in sizes {
-            let bytes = encode(9, answer, (1, 2));
+            let bytes = encode(9, &answer, (1, 2));
             assert_eq!(bytes.len(), 16 + size, "{answer:?}");
             assert_eq!(u32_at(&bytes, 0), u32::try_from(bytes.len()).ok(), "it says its own length");
             assert_eq!(u64_at(&bytes, 8), Some(9));
         }
-        assert_eq!(encode(9, Answer::Error(13), (1, 2))[4..8], (-13i32).to_ne_bytes());
+        assert_eq!(encode(9, &Answer::Error(13), (1, 2))[4..8], (-13i32).to_ne_bytes());
     }
 
     #[test]

@@ -1,0 +1,136 @@
+//! Hidden places that the policy asks about: refused, asked, allowed, served at the next try, taken back.
+
+use crate::steps::{events, text};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use testkit::airlock::LIMIT;
+use testkit::{Live, Repo, Sandbox, eventually};
+
+fn policy(person: &Sandbox) -> PathBuf {
+    for (name, content) in [(".tool/config", "colour = blue\n"), (".tool/key", "of the tool\n")] {
+        let path = person.home().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    person.file(
+        "policy.toml",
+        "version = 1\nname = \"doors\"\n[files]\nhide = [{ path = \"~/.tool\", on_touch = \"ask\" }]\n[network]\ndefault = \"deny\"\n",
+    )
+}
+
+fn start(person: &Sandbox, repo: &Repo<'_>, policy: &Path, script: &str) -> Live {
+    let mut c = person.airlock_command(["run", "--repo"]);
+    c.arg(&repo.path).arg("--policy").arg(policy).args(["--", "bash", "-c", script]);
+    Live::start(c)
+}
+
+fn the_open_ask(person: &Sandbox) -> Value {
+    eventually("an open ask", LIMIT, || person.airlock(["ask", "list", "--json"]).ok().json_lines().into_iter().next())
+}
+
+fn named(ask: &Value) -> String {
+    format!("{}@{}", text(ask, "id"), text(ask, "digest"))
+}
+
+#[test]
+fn p2_a_hidden_place_is_asked_about_served_at_the_next_try_and_shut_again() {
+    let person = Sandbox::new();
+    let (repo, policy) = (person.small_repo(), policy(&person));
+    let script = "cat ~/.tool/config || echo refused; read go; cat ~/.tool/config; cat ~/.tool/config; cat ~/.tool/key || echo other; \
+                  read go; cat ~/.tool/config || echo shut; read go; cat ~/.tool/config || echo denied";
+    let mut run = start(&person, &repo, &policy, script);
+    run.until_err("it waits for you: read ~/.tool/config?");
+    run.until_out("refused\n");
+    let ask = the_open_ask(&person);
+    assert_eq!((&ask["about"], &ask["path"]), (&"read".into(), &"~/.tool/config".into()), "{ask}");
+    assert_eq!((&ask["process"]["program"], &ask["rule"]), (&"cat".into(), &"files.hide[0]".into()), "{ask}");
+    assert!(text(&ask, "source").ends_with("policy.toml:4"), "{ask}");
+    assert_eq!(ask["hold"], Value::Null, "nothing waits for the answer: {ask}");
+    let shown = person.airlock(["ask", "show", &text(&ask, "id")]).ok().out();
+    assert!(shown.contains("read ~/.tool/config") && shown.contains("files.hide[0]"), "{shown}");
+    person.airlock(["ask", "allow", &named(&ask), "--scope", "task"]).ok();
+    run.write(b"go\n");
+    run.until_out("colour = blue\ncolour = blue\nother\n");
+    let key = the_open_ask(&person);
+    assert_eq!(key["path"], "~/.tool/key", "what lies beside it is asked about apart: {key}");
+
+    let task = text(&ask, "task");
+    let grant = &person.airlock(["grant", "list", "--json"]).ok().json_lines()[0];
+    assert_eq!((&grant["lives"], &grant["path"]), (&true.into(), &"~/.tool/config".into()), "{grant}");
+    person.airlock(["grant", "revoke", &text(grant, "id")]).ok();
+    run.write(b"go\n");
+    run.until_out("shut\n");
+    let again = the_open_ask(&person);
+    let again = if again["path"] == "~/.tool/key" {
+        person.airlock(["ask", "deny", &named(&again)]).ok();
+        the_open_ask(&person)
+    } else {
+        again
+    };
+    assert_eq!(again["path"], "~/.tool/config");
+    person.airlock(["ask", "deny", &named(&again)]).ok();
+    run.write(b"go\n");
+    run.until_out("denied\n");
+    run.end(LIMIT).exits(0);
+    let open = person.airlock(["ask", "list", "--json"]).ok().json_lines();
+    assert!(open.iter().all(|a| a["path"] != "~/.tool/config"), "what was denied is not asked about again: {open:?}");
+
+    let told: Vec<(String, String)> = events(&person, &task)
+        .iter()
+        .filter(|e| e["kind"] == "file" && e["path"] == "~/.tool/config")
+        .map(|e| (text(e, "op"), text(e, "verdict")))
+        .collect();
+    for verdict in ["denied", "allowed"] {
+        assert!(told.contains(&("read".into(), verdict.into())), "{verdict}: {told:?}");
+    }
+}
+
+#[test]
+fn p2_a_grant_for_the_repository_opens_the_place_in_its_next_task_and_nowhere_else() {
+    let person = Sandbox::new();
+    let (repo, policy) = (person.small_repo(), policy(&person));
+    let add = |place: &str| {
+        let mut c = person.airlock_command(["grant", "add", place, "--json", "--repo"]);
+        c.arg(&repo.path);
+        person.finish(c, b"")
+    };
+    let mut first = start(&person, &repo, &policy, "cat ~/.tool/config || echo refused");
+    first.until_out("refused\n");
+    first.end(LIMIT).ok();
+    let made = add("~/.tool").ok().json();
+    let tries = "for i in 1 2 3 4 5; do cat ~/.tool/config && break; sleep 0.2; done; cat ~/.tool/key";
+    let second = start(&person, &repo, &policy, tries).end(LIMIT).ok();
+    assert_eq!(second.out(), "colour = blue\nof the tool\n", "a grant for a place is for all in it");
+    let grants = person.airlock(["grant", "list", "--json"]).ok().json_lines();
+    assert_eq!((&grants[0]["id"], &grants[0]["used"]), (&made["grant"], &2.into()), "each opening is counted: {grants:?}");
+    let elsewhere = person.small_repo_at(person.root().join("elsewhere"));
+    let mut other = start(&person, &elsewhere, &policy, "cat ~/.tool/config || echo refused");
+    other.until_out("refused\n");
+    other.end(LIMIT).ok();
+    for bad in ["~/../x", "~bob", "~/.to*l", ""] {
+        add(bad).exits(2);
+    }
+}
+
+#[test]
+fn p2_what_only_a_person_may_open_is_opened_by_no_other_file() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    // A repository can hide, and not ask.
+    fs::write(repo.path.join(".airlock.toml"), "version = 1\n[files]\nhide = [{ path = \"~/.tool\", on_touch = \"ask\" }]\n")
+        .unwrap();
+    repo.git(&["add", ".airlock.toml"]);
+    repo.git(&["commit", "-qm", "asks"]);
+    let refused = person.run_script(&repo.path, &[], "true").exits(2).err();
+    assert!(refused.contains("can't ask for a hidden place"), "{refused}");
+    // Airlock's own state is asked about by nobody.
+    let elsewhere = person.small_repo_at(person.root().join("elsewhere"));
+    for place in [person.data(), person.config(), person.data().join("airlock/tasks"), person.root().to_owned()] {
+        let text =
+            format!("version = 1\nname = \"own\"\n[files]\nhide = [{{ path = \"{}\", on_touch = \"ask\" }}]\n", place.display());
+        let own = person.file("own.toml", &text);
+        let said = person.run_script(&elsewhere.path, &["--policy", own.to_str().unwrap()], "true").exits(2).err();
+        assert!(said.contains("Airlock's own state"), "{}: {said}", place.display());
+    }
+}
