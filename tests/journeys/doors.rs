@@ -120,8 +120,8 @@ fn p2_what_only_a_person_may_open_is_opened_by_no_other_file() {
     // A repository can hide, and not ask.
     fs::write(repo.path.join(".airlock.toml"), "version = 1\n[files]\nhide = [{ path = \"~/.tool\", on_touch = \"ask\" }]\n")
         .unwrap();
-    repo.git(&["add", ".airlock.toml"]);
-    repo.git(&["commit", "-qm", "asks"]);
+    repo.git(["add", ".airlock.toml"]);
+    repo.git(["commit", "-qm", "asks"]);
     let refused = person.run_script(&repo.path, &[], "true").exits(2).err();
     assert!(refused.contains("can't ask for a hidden place"), "{refused}");
     // Airlock's own state is asked about by nobody.

@@ -13,6 +13,7 @@ mod killed;
 mod limits;
 mod pressure;
 mod proxied;
+mod raised;
 mod reading;
 mod real_agent;
 mod shell_agent;

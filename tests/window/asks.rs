@@ -181,3 +181,63 @@ fn p4_a_held_connection_is_answered_in_the_window_and_taken_back_there() {
     window.click(&at("stop"));
     until_state(&window, "ended");
 }
+
+#[test]
+fn p2_a_hidden_place_and_a_limit_are_opened_in_the_window() {
+    let (person, display) = (Sandbox::new(), Display::start());
+    let repo = person.small_repo();
+    std::fs::create_dir(person.home().join(".tool")).unwrap();
+    std::fs::write(person.home().join(".tool/config"), "colour = blue\n").unwrap();
+    person.file(
+        "config/airlock/policies/doors.toml",
+        "version = 1\nname = \"doors\"\n[files]\nhide = [{ path = \"~/.tool\", on_touch = \"ask\" }]\n[network]\ndefault = \"deny\"\n\
+         [limits]\nwall = \"90s\"\n",
+    );
+    let window = Window::open(&person, &display);
+    add_repository(&window, &repo.path);
+    let script = "echo ready; read go; until cat ~/.tool/config; do read go; done; echo seen; read go";
+    new_task(&window, &NewTask { title: "Look", command: script, policy: Some("doors"), ..NewTask::default() });
+    until_terminal_text(&window, "ready");
+    type_in_terminal(&window, "go\u{E007}");
+    window.until_text(&at("held"), "Asked: cat wants to read ~/.tool/config");
+    until_terminal_text(&window, "Permission denied");
+    window.click(&at("held-open"));
+    for (place, words) in [
+        ("ask-what", "~/.tool/config"),
+        ("ask-detail", "What is read here can leave through every host that the run may reach."),
+        ("ask-held", "Waits since"),
+        ("ask-source", "doors.toml:4"),
+        ("allows", "Every program of this task may read ~/.tool/config until"),
+    ] {
+        window.until_text(&at(place), words);
+    }
+    armed(&window);
+    shots(&window, "ask-read");
+    armed(&window);
+    window.click(&at("allow-longer"));
+    window.until_text(&at("nothing-waits"), "Nothing waits");
+    window.click(&at("task"));
+    window.click(&at("tab-terminal"));
+    type_in_terminal(&window, "go\u{E007}");
+    until_terminal_text(&window, "colour = blue");
+    until_terminal_text(&window, "seen");
+
+    // Half of its time is over: the run asks for as much again.
+    window.until_text(&at("held"), "Asked: the run wants to raise limits.wall to 3m");
+    window.click(&at("held-open"));
+    for (place, words) in [
+        ("ask-what", "limits.wall to 3m"),
+        ("ask-detail", "The run as a whole."),
+        ("allows", "Each run of this task that comes to limits.wall goes on with 3m"),
+    ] {
+        window.until_text(&at(place), words);
+    }
+    armed(&window);
+    shots(&window, "ask-raise");
+    armed(&window);
+    window.click(&at("allow-once"));
+    window.until_text(&at("nothing-waits"), "Nothing waits");
+    window.click(&at("task"));
+    type_in_terminal(&window, "go\u{E007}");
+    until_state(&window, "ended");
+}

@@ -151,7 +151,7 @@ pub(crate) fn grant(engine: &Engine, args: Grant) -> Result<u8, Error> {
                 let what = safe(&grant.what.to_string());
                 out::talk(&match grant.what {
                     Asked::Read { .. } => format!("{what} may be read where the policy asks about it"),
-                    Asked::Connect { .. } | Asked::Request { .. } => {
+                    Asked::Connect { .. } | Asked::Request { .. } | Asked::Raise { .. } => {
                         format!("{what} may be connected to where the policy asks about it; what the policy denies stays denied")
                     }
                 });

@@ -26,6 +26,12 @@ pub trait Arbiter: Send + Sync + 'static {
         oneshot::channel().1
     }
 
+    /// Whether the person lets the run carry more than a limit allows: `key` as a policy's file has it, bytes in all, and who came to
+    /// its end. Answered as [`Arbiter::permit`] is.
+    fn raise(&self, _key: &str, _to: u64, _who: Option<&Process>) -> oneshot::Receiver<Permit> {
+        oneshot::channel().1
+    }
+
     /// Keeps what happened.
     fn record(&self, fact: Fact);
 }

@@ -220,6 +220,8 @@ impl Open {
                 "the {most} bytes of {whose} are used up: its connections were closed, and no new one is made; `{key}` raises it"
             );
             self.gate.recorder.limit_by(spent.way.key(), detail, self.who.clone());
+            let (gate, spent, who) = (Arc::clone(&self.gate), spent.clone(), self.who.clone());
+            tokio::spawn(async move { gate.raise(spent, who).await });
         }
     }
 

@@ -1,6 +1,7 @@
 //! Judges names and connections by the policy, and gives allowed names their addresses.
 
-use crate::budget::Budget;
+use crate::arbiter::Permit;
+use crate::budget::{Budget, Spent};
 use crate::names::{Meaning, Names};
 use crate::record::Recorder;
 use hickory_proto::rr::RecordType;
@@ -46,9 +47,20 @@ impl Gate {
         let mut known = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let share = |c: &Cap| {
             let key = (c.source.clone(), c.rule.clone());
-            Arc::clone(known.entry(key).or_insert_with(|| Arc::new(Budget::of_rule(c.rule.clone(), c.most))))
+            Arc::clone(known.entry(key).or_insert_with(|| Arc::new(Budget::of_rule((c.source.clone(), c.rule.clone()), c.most))))
         };
         caps.iter().map(share).collect()
+    }
+
+    /// The person's word on a limit that was reached: as much again, where they say so.
+    pub(crate) async fn raise(&self, spent: Spent, who: Option<Process>) {
+        let shared = |rule| self.shares.lock().unwrap_or_else(PoisonError::into_inner).get(rule).map(Arc::clone);
+        let share = spent.rule.as_ref().and_then(shared);
+        let budget = share.as_deref().unwrap_or(&self.budget);
+        let answer = self.recorder.raise(&spent.key(), budget.next(spent.way), who.as_ref());
+        if let Ok(Permit::Granted { .. }) = answer.await {
+            budget.raise(spent.way);
+        }
     }
 
     /// Judges a name and tells it.

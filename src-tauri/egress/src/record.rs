@@ -88,6 +88,11 @@ impl Recorder {
         self.tell(What::Limit { limit: limit.into(), detail }, process);
     }
 
+    /// Asks whether a limit may be raised.
+    pub(crate) fn raise(&self, key: &str, to: u64, who: Option<&Process>) -> tokio::sync::oneshot::Receiver<crate::Permit> {
+        self.arbiter.raise(key, to, who)
+    }
+
     /// Tells repeats, a second after the first; sleeps as long as nothing happens.
     pub(crate) async fn run(&self) {
         loop {

@@ -99,8 +99,8 @@ impl Engine {
 
     fn ask_view(&self, ask: Ask) -> Result<AskView, Error> {
         let task = self.need_task(&ask.task)?;
-        // A touch is refused at once: nothing is held.
-        let held = ask.state == AskState::Open && !matches!(ask.what, Asked::Read { .. });
+        // Only connections are held.
+        let held = ask.state == AskState::Open && matches!(ask.what, Asked::Connect { .. } | Asked::Request { .. });
         let policy = held.then(|| self.task_policy(&ask.task).ok()).flatten();
         let hold = policy.and_then(|p| u64::try_from(p.policy().hold().as_millis()).ok());
         Ok(AskView { digest: ask.digest(), title: task.title, repository: self.repo_name(&task.repo)?, hold, ask })

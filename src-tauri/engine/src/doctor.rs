@@ -161,7 +161,7 @@ impl Engine {
                 report.accepted.extend(supervise::compose::LOST_IN_PART);
             }
             drop(stood);
-            supervise::limits::kept_by_warden(&mut report);
+            supervise::limits::kept_by_warden(&mut report, None);
             Ok(report)
         };
         let out = made();

@@ -34,6 +34,13 @@ pub enum Asked {
         /// As the person knows it.
         path: RawPath,
     },
+    /// More than a limit allows.
+    Raise {
+        /// Its key, e.g. `limits.memory`.
+        limit: String,
+        /// What it would be, in words, e.g. `4 GiB`.
+        to: String,
+    },
 }
 
 impl Asked {
@@ -43,6 +50,7 @@ impl Asked {
             Self::Connect { .. } => "connect to",
             Self::Request { .. } => "send",
             Self::Read { .. } => "read",
+            Self::Raise { .. } => "raise",
         }
     }
 }
@@ -54,6 +62,7 @@ impl fmt::Display for Asked {
             Self::Request { host, port: 443, method, path } => write!(f, "{method} https://{host}{path}"),
             Self::Request { host, port, method, path } => write!(f, "{method} {host}:{port}{path}"),
             Self::Read { path } => write!(f, "{path}"),
+            Self::Raise { limit, to } => write!(f, "{limit} to {to}"),
         }
     }
 }
@@ -113,6 +122,7 @@ impl Ask {
                 vec!["request".to_owned(), host.clone(), port.to_string(), method.clone(), path.clone()]
             }
             Asked::Read { path } => vec!["read".to_owned(), path.to_string()],
+            Asked::Raise { limit, to } => vec!["raise".to_owned(), limit.clone(), to.clone()],
         };
         let ids = [self.id.as_str(), self.task.as_str(), self.run.as_str()];
         let mut hash = Sha256::new();

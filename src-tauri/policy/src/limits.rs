@@ -169,14 +169,8 @@ pub(crate) fn limits(root: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) 
             *figure = n;
         }
     }
-    if let Some(f) = t.flag(notes, "strict_disk").filter(|f| f.value) {
-        notes.problem(
-            &f.span,
-            "`limits.strict_disk` can't be kept by this version, so nothing would start",
-            "take it out; `limits.disk` is looked at while the run writes",
-        );
-    }
-    let mut required = Vec::new();
+    let strict = t.flag(notes, "strict_disk").is_some_and(|f| f.value);
+    let mut required: Vec<Limit> = strict.then_some(Limit::Disk).into_iter().collect();
     for r in t.texts(notes, "require").map(|l| l.value).unwrap_or_default() {
         match Limit::ALL.into_iter().find(|l| l.key() == r.value) {
             Some(limit) => required.push(limit),

@@ -12,6 +12,7 @@ pub(crate) enum Asked {
     Connect { host: String, port: u16 },
     Request { host: String, port: u16, method: String, path: String },
     Read { path: String },
+    Raise { limit: String, to: String },
 }
 
 /// Where an ask stands.
@@ -104,6 +105,7 @@ impl From<m::Asked> for Asked {
             m::Asked::Connect { host, port } => Self::Connect { host, port },
             m::Asked::Request { host, port, method, path } => Self::Request { host, port, method, path },
             m::Asked::Read { path } => Self::Read { path: path.to_string() },
+            m::Asked::Raise { limit, to } => Self::Raise { limit, to },
         }
     }
 }

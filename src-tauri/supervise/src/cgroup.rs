@@ -116,6 +116,11 @@ impl Scope {
         self.memory.is_ok()
     }
 
+    /// Lets the jail hold so much.
+    pub(crate) fn allow_memory(&self, bytes: u64) -> io::Result<()> {
+        self.write("memory.max", &bytes.to_string())
+    }
+
     /// Whether it keeps its processor time.
     pub(crate) fn keeps_cpus(&self) -> bool {
         self.cpus.is_ok()

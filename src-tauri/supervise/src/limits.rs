@@ -49,8 +49,8 @@ pub fn guarantee(limit: policy::Limit) -> Guarantee {
 }
 
 /// Sets the rows of what a run's warden keeps on every machine: the clock, the bytes of the way out, the kept output, the
-/// growth on disk.
-pub fn kept_by_warden(report: &mut Report) {
+/// growth on disk, which the file system itself keeps where it is no larger (`held`).
+pub fn kept_by_warden(report: &mut Report, held: Option<u64>) {
     for (guarantee, how) in [
         (Guarantee::Wall, "the warden's clock"),
         (Guarantee::Bytes, "counted before they are carried"),
@@ -60,7 +60,12 @@ pub fn kept_by_warden(report: &mut Report) {
     }
     let seen = "it is looked at, at most ten times a second, and the run paused: what is written until then is there, and where other \
          programs write to the same file system, which of it is the run's is counted only now and then";
-    report.keep(Guarantee::Disk, "RLIMIT_FSIZE and a look at the free space", Status::partial(seen));
+    match held {
+        Some(bytes) => {
+            report.keep(Guarantee::Disk, format!("the file system of {} that it writes to", size(bytes)), Status::Full)
+        }
+        None => report.keep(Guarantee::Disk, "RLIMIT_FSIZE and a look at the free space", Status::partial(seen)),
+    }
     if let Some(Status::Absent { reason }) = report.status(Guarantee::Memory) {
         let seen = format!(
             "{reason}; it is looked at once a second, and the largest process is ended: what grows in between is there, and memory of files \
@@ -68,6 +73,26 @@ pub fn kept_by_warden(report: &mut Report) {
         );
         report.keep(Guarantee::Memory, "a look at what processes hold", Status::partial(seen));
     }
+}
+
+/// Bytes of the one file system that holds all places, where it is no larger than `most`: a tmpfs or another mount of a size.
+pub fn held_by_file_system(places: &[PathBuf], most: u64) -> Option<u64> {
+    let mut found: Option<(u64, u64)> = None;
+    for place in places {
+        use std::os::unix::fs::MetadataExt as _;
+        let device = match place.symlink_metadata() {
+            Ok(m) => m.dev(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(_) => return None,
+        };
+        let fs = rustix::fs::statvfs(place).ok()?;
+        let bytes = fs.f_blocks.checked_mul(fs.f_frsize)?;
+        if bytes > most || found.is_some_and(|(other, _)| other != device) {
+            return None;
+        }
+        found = Some((device, bytes));
+    }
+    found.map(|(_, bytes)| bytes)
 }
 
 /// What is looked at.
@@ -83,6 +108,8 @@ pub struct Bounds {
     pub disk: u64,
     /// Directories of one file system that the jail writes to.
     pub places: Vec<PathBuf>,
+    /// Whether that file system is no larger than `disk`, so that nothing has to be looked at.
+    pub held: bool,
 }
 
 /// A limit was reached.
@@ -96,13 +123,15 @@ pub struct Reached {
     pub process: Option<Process>,
     /// Whether the run must be paused for it.
     pub pause: bool,
+    /// The figure with as much again, where it can be raised while the run goes on.
+    pub next: Option<u64>,
 }
 
 /// Looks at one jail until dropped.
 #[derive(Debug)]
 pub struct Watch {
     stop: Arc<sleep::Bell>,
-    raised: Arc<AtomicBool>,
+    raised: Arc<Raised>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -119,14 +148,15 @@ impl Watch {
         let tree = Tree::of(init, scope.clone())?;
         let disk = Disk::new(&bounds.places, bounds.disk)?;
         let stop = Arc::new(sleep::Bell::new()?);
-        let raised = Arc::new(AtomicBool::new(false));
+        let raised = Arc::new(Raised::default());
         let (stopped, again) = (Arc::clone(&stop), Arc::clone(&raised));
         let thread = std::thread::Builder::new().name("limits".into()).spawn(move || {
             let sleeper = match Sleeper::new(stopped, stir) {
                 Ok(sleeper) => sleeper,
                 Err(e) => return tracing::error!(error = %e, "limits can't be looked at"),
             };
-            Look { tree, scope, disk, bounds, who, last: HashMap::new(), told, raised: again, paused: None }.run(&sleeper);
+            let step = bounds.memory;
+            Look { tree, scope, disk, bounds, step, who, last: HashMap::new(), told, raised: again, paused: None }.run(&sleeper);
         })?;
         Ok(Self { stop, raised, thread: Some(thread) })
     }
@@ -137,14 +167,25 @@ impl Watch {
     }
 }
 
-/// What a run may take on disk beyond its limit, by the person's word.
+#[derive(Debug, Default)]
+struct Raised {
+    disk: AtomicBool,
+    memory: AtomicBool,
+}
+
+/// What a run may take beyond its limits, by the person's word.
 #[derive(Debug, Clone)]
-pub struct Allowance(Arc<AtomicBool>);
+pub struct Allowance(Arc<Raised>);
 
 impl Allowance {
-    /// It may grow by as much again.
-    pub fn raise(&self) {
-        self.0.store(true, Ordering::Release);
+    /// It may grow on disk by as much again.
+    pub fn disk(&self) {
+        self.0.disk.store(true, Ordering::Release);
+    }
+
+    /// It may hold as much memory again.
+    pub fn memory(&self) {
+        self.0.memory.store(true, Ordering::Release);
     }
 }
 
@@ -163,11 +204,13 @@ struct Look<F> {
     scope: Option<Arc<Scope>>,
     disk: Disk,
     bounds: Bounds,
+    /// Memory that a raise adds.
+    step: u64,
     who: Arc<Who>,
     /// When each limit was told last.
     last: HashMap<&'static str, Instant>,
     told: F,
-    raised: Arc<AtomicBool>,
+    raised: Arc<Raised>,
     /// Looks since the run was paused for its disk.
     paused: Option<u32>,
 }
@@ -182,7 +225,7 @@ impl<F: FnMut(Reached) -> bool> Look<F> {
             self.processes();
             self.open_files();
             pause = if self.disk(busy) { FAST } else { USUAL };
-            if !busy && pause == USUAL && !sleeper.until_any_runs(&mut self.tree) {
+            if !busy && pause == USUAL && !self.disk.stale() && !sleeper.until_any_runs(&mut self.tree) {
                 return;
             }
         }
@@ -196,11 +239,19 @@ impl<F: FnMut(Reached) -> bool> Look<F> {
     fn tell_now_and_then(&mut self, limit: &'static str, detail: String, process: Option<Process>) {
         if self.last.get(limit).is_none_or(|at| at.elapsed() >= TOLD) {
             self.last.insert(limit, Instant::now());
-            (self.told)(Reached { limit, detail, process, pause: false });
+            (self.told)(Reached { limit, detail, process, pause: false, next: None });
         }
     }
 
     fn memory(&mut self) {
+        if self.raised.memory.swap(false, Ordering::AcqRel) {
+            let more = self.next_memory();
+            match self.scope.as_ref().filter(|s| s.keeps_memory()).map(|s| s.allow_memory(more)) {
+                Some(Err(e)) => tracing::error!(error = %e, "the limit of memory could not be raised"),
+                Some(Ok(())) | None => self.bounds.memory = more,
+            }
+        }
+        let next = Some(self.next_memory());
         if let Some(scope) = self.scope.as_ref().filter(|s| s.keeps_memory()) {
             if let Some(ended) = scope.ended_for_memory() {
                 let detail = format!(
@@ -208,7 +259,7 @@ impl<F: FnMut(Reached) -> bool> Look<F> {
                     size(self.bounds.memory),
                     if ended == 1 { "the largest".into() } else { format!("the {ended} largest") }
                 );
-                (self.told)(Reached { limit: "memory", detail, process: None, pause: false });
+                (self.told)(Reached { limit: "memory", detail, process: None, pause: false, next });
             }
             return;
         }
@@ -229,12 +280,16 @@ impl<F: FnMut(Reached) -> bool> Look<F> {
                 size(self.bounds.memory),
                 size(holds)
             );
-            (self.told)(Reached { limit: "memory", detail, process: name, pause: false });
+            (self.told)(Reached { limit: "memory", detail, process: name, pause: false, next });
             self.tree.wait_for_end(process);
             if self.tree.look().is_none() {
                 return;
             }
         }
+    }
+
+    fn next_memory(&self) -> u64 {
+        self.bounds.memory.saturating_add(self.step)
     }
 
     fn processes(&mut self) {
@@ -264,7 +319,10 @@ impl<F: FnMut(Reached) -> bool> Look<F> {
 
     /// True where space falls fast.
     fn disk(&mut self, busy: bool) -> bool {
-        if self.raised.swap(false, Ordering::AcqRel) {
+        if self.bounds.held {
+            return false;
+        }
+        if self.raised.disk.swap(false, Ordering::AcqRel) {
             self.disk.raise();
             self.paused = None;
         }
@@ -275,19 +333,20 @@ impl<F: FnMut(Reached) -> bool> Look<F> {
                 return false;
             }
         }
-        let reached = match self.disk.look(&self.tree) {
+        let reached = match self.disk.look(&self.tree, busy) {
             Finding::Slow => return false,
             Finding::Fast => return true,
             Finding::Reached(detail) => detail,
         };
         let writer = self.tree.with_most_written().and_then(|pid| self.named(pid));
-        self.paused = (self.told)(Reached { limit: "disk", detail: reached, process: writer, pause: true }).then_some(0);
+        let next = Some(self.disk.next());
+        self.paused = (self.told)(Reached { limit: "disk", detail: reached, process: writer, pause: true, next }).then_some(0);
         false
     }
 }
 
 /// In the largest unit that leaves at least one before the point.
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {
         Some((unit, shift)) if bytes.trailing_zeros() >= shift => format!("{} {unit}", bytes >> shift),

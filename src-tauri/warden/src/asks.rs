@@ -59,6 +59,7 @@ enum Message {
     Want(Box<Want>, oneshot::Sender<Permit>),
     Answer { ask: AskId, digest: String, answer: Answer, told: oneshot::Sender<Result<Option<GrantId>, String>> },
     Reread(oneshot::Sender<u64>),
+    Withdraw(Asked),
     Close,
 }
 
@@ -90,6 +91,11 @@ impl Asks {
         let (told, result) = oneshot::channel();
         self.0.send(Message::Answer { ask, digest, answer, told }).ok();
         result.await.unwrap_or_else(|_| Err("the run is ending".into()))
+    }
+
+    /// Nobody needs an answer any more.
+    pub(crate) fn withdraw(&self, what: Asked) {
+        self.0.send(Message::Withdraw(what)).ok();
     }
 
     /// Reads grants anew; how many connections were closed by that.
@@ -206,6 +212,7 @@ impl State {
                 Ok(Message::Reread(told)) => {
                     told.send(self.reread().unwrap_or(0)).ok();
                 }
+                Ok(Message::Withdraw(what)) => self.withdraw(&what),
                 Ok(Message::Close) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -394,6 +401,15 @@ impl State {
             }
         }
         Ok(id_of)
+    }
+
+    fn withdraw(&mut self, what: &Asked) {
+        let Some(index) = self.open.iter().position(|w| w.ask.what == *what) else { return };
+        match self.db.answer_ask(sys::clock::unix_millis(), &self.open[index].ask.id, AskState::Ended, None, None) {
+            Ok(_) => drop(self.open.remove(index)),
+            Err(e) => tracing::error!(error = %e, "an ask could not be ended"),
+        }
+        self.version = None;
     }
 
     fn decided(&self, ask: Option<AskId>, grant: Option<GrantId>, what: &Asked, verdict: Verdict, detail: String) {

@@ -3,6 +3,7 @@
 use crate::asks::Asks;
 use crate::hold::Hold;
 use crate::output::{Output, Which};
+use crate::raise::Raises;
 use crate::record::Recorder;
 use crate::terminal::{Input, InputSender};
 use db::EventLog;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) jail: Arc<Jail>,
     pub(crate) hold: Arc<Hold>,
     pub(crate) allowance: Option<Allowance>,
+    pub(crate) raises: Raises,
     pub(crate) output: Arc<Output>,
     pub(crate) asks: Asks,
     pub(crate) recorder: Recorder,
@@ -214,7 +216,8 @@ async fn follow<'s>(
             }
             Request::Continue => {
                 if let Some(allowance) = &shared.allowance {
-                    allowance.raise();
+                    allowance.disk();
+                    shared.raises.done("limits.disk");
                 }
                 let was = aside(shared, |shared| shared.hold.proceed()).await.unwrap_or(false);
                 say(Reply::Continued { was }).await?;

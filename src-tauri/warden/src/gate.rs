@@ -2,6 +2,7 @@
 
 use crate::asks::Asks;
 use crate::doors;
+use crate::raise::Raises;
 use crate::reading::Road;
 use crate::record::Recorder;
 use egress::{Arbiter, Fact, Inlets, Permit, Wanted};
@@ -48,6 +49,7 @@ struct Owner {
     announced: Arc<Announced>,
     made: Option<Arc<Flows>>,
     asks: Asks,
+    raises: Raises,
     recorder: Recorder,
 }
 
@@ -62,6 +64,10 @@ impl Arbiter for Owner {
 
     fn permit(&self, wanted: Wanted) -> oneshot::Receiver<Permit> {
         self.asks.permit(wanted)
+    }
+
+    fn raise(&self, key: &str, to: u64, who: Option<&Process>) -> oneshot::Receiver<Permit> {
+        self.raises.ask(key, supervise::limits::size(to), who.cloned())
     }
 
     fn record(&self, fact: Fact) {
@@ -87,7 +93,7 @@ impl Sensors {
         policy: &Arc<Policy>,
         plan: &Plan,
         jail: &mut Jail,
-        asks: &Asks,
+        (asks, raises): (&Asks, &Raises),
         road: Road,
         recorder: &Recorder,
     ) -> std::io::Result<Self> {
@@ -132,7 +138,8 @@ impl Sensors {
         let way_out = inlets.map(|inlets| {
             let announced = notify.as_ref().map(Notify::announced).unwrap_or_default();
             let made = notify.as_ref().and_then(Notify::flows);
-            let owner: Arc<dyn Arbiter> = Arc::new(Owner { announced, made, asks: asks.clone(), recorder: recorder.clone() });
+            let (asks, raises, told) = (asks.clone(), raises.clone(), recorder.clone());
+            let owner: Arc<dyn Arbiter> = Arc::new(Owner { announced, made, asks, raises, recorder: told });
             tokio::spawn(serve(inlets, Arc::clone(policy), owner, road, recorder.clone()))
         });
         tracing::debug!(workspace = %RawPath::from(spec.workspace.as_os_str().as_bytes()), "sensors stand");

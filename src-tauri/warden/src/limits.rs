@@ -1,6 +1,7 @@
 //! Limits of a run: which must be kept in full, and what happens at those that are looked at.
 
 use crate::hold::Hold;
+use crate::raise::Raises;
 use crate::record::Recorder;
 use crate::refusal::Refusal;
 use jail_plan::{Report, Status};
@@ -8,9 +9,10 @@ use model::event::{Process, What};
 use model::protocol::PausedBy;
 use model::run::RunSpec;
 use policy::Policy;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use supervise::Jail;
-use supervise::limits::{Bounds, Stir, Watch};
+use supervise::limits::{Allowance, Bounds, Stir, Watch};
 use supervise::who::Who;
 
 /// Refuses where a limit that must be kept in full is not. Nothing of the command has run yet.
@@ -45,6 +47,7 @@ pub(crate) fn watch(
     who: &Arc<Who>,
     stir: Option<Arc<Stir>>,
     hold: &Arc<Hold>,
+    raises: &Raises,
     recorder: &Recorder,
 ) -> Option<Watch> {
     let l = &policy.limits;
@@ -54,17 +57,43 @@ pub(crate) fn watch(
         processes: l.processes,
         open_files: l.open_files.min(own),
         disk: l.disk,
-        places: vec![spec.dir.tree(), spec.dir.home(), spec.dir.git(), spec.dir.path().join("caches"), spec.dir.tmp()],
+        places: places(spec),
+        held: supervise::limits::held_by_file_system(&places(spec), l.disk).is_some(),
     };
-    let (hold, told) = (Arc::clone(hold), recorder.clone());
+    let (held, told, raises) = (Arc::clone(hold), recorder.clone(), raises.clone());
+    // Filled as soon as the watch stands; what is reached before can't be raised, and is reached again.
+    let allowance: Arc<OnceLock<Allowance>> = Arc::default();
+    let allows = Arc::clone(&allowance);
     let started = Watch::start(jail.pid, jail.scope(), bounds, Arc::clone(who), stir, move |reached| {
         let mut detail = reached.detail;
-        let paused = reached.pause && hold.pause(PausedBy::Limit);
+        let paused = reached.pause && held.pause(PausedBy::Limit);
         if reached.pause && !paused {
             detail.push_str("; not every process could be stopped, so it goes on until the next look");
         }
-        tell(&told, reached.limit, detail, reached.process);
+        tell(&told, reached.limit, detail, reached.process.clone());
+        if let (Some(next), Some(allowance)) = (reached.next, allows.get().cloned()) {
+            let (hold, disk) = (Arc::clone(&held), reached.limit == "disk");
+            let raise = move || {
+                if disk {
+                    allowance.disk();
+                    hold.proceed();
+                } else {
+                    allowance.memory();
+                }
+            };
+            raises.then(&format!("limits.{}", reached.limit), supervise::limits::size(next), reached.process, raise);
+        }
         paused
     });
-    started.inspect_err(|e| tell(recorder, "memory", format!("memory, processes and disk can't be looked at: {e}"), None)).ok()
+    let watch = started
+        .inspect_err(|e| tell(recorder, "memory", format!("memory, processes and disk can't be looked at: {e}"), None))
+        .ok()?;
+    // Only here.
+    drop(allowance.set(watch.allowance()));
+    Some(watch)
+}
+
+/// Where a run writes: what it grows by is its disk.
+pub(crate) fn places(spec: &RunSpec) -> Vec<PathBuf> {
+    vec![spec.dir.tree(), spec.dir.home(), spec.dir.git(), spec.dir.path().join("caches"), spec.dir.tmp()]
 }

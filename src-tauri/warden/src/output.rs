@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 
 /// Which stream.
@@ -45,7 +46,9 @@ pub(crate) struct Piece {
 pub(crate) struct Output {
     out: Mutex<Kept>,
     err: Mutex<Kept>,
-    limit: u64,
+    limit: AtomicU64,
+    /// What a raise adds.
+    step: u64,
     grown: watch::Sender<u64>,
 }
 
@@ -70,14 +73,25 @@ impl Output {
         Ok(Self {
             out: kept(log.to_owned())?,
             err: kept(log.with_extension("err"))?,
-            limit: limit.max(1 << 16),
+            limit: AtomicU64::new(limit.max(1 << 16)),
+            step: limit.max(1 << 16),
             grown: watch::Sender::new(0),
         })
     }
 
     /// Bytes that a stream keeps.
     pub(crate) fn limit(&self) -> u64 {
-        self.limit
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// The same with as much again.
+    pub(crate) fn next(&self) -> u64 {
+        self.limit().saturating_add(self.step)
+    }
+
+    /// A stream keeps as much again from now on.
+    pub(crate) fn raise(&self) {
+        self.limit.store(self.next(), Ordering::Relaxed);
     }
 
     fn stream(&self, which: Which) -> std::sync::MutexGuard<'_, Kept> {
@@ -92,7 +106,7 @@ impl Output {
     pub(crate) fn append(&self, which: Which, bytes: &[u8]) -> std::io::Result<bool> {
         let mut k = self.stream(which);
         let mut cut = false;
-        if k.length + bytes.len() as u64 > self.limit / 2 {
+        if k.length + bytes.len() as u64 > self.limit() / 2 {
             cut = k.older.is_some();
             std::fs::rename(&k.path, old(&k.path))?;
             // Where there is no new file, the old one keeps its name, and the next bytes try again.

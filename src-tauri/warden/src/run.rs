@@ -4,6 +4,7 @@ use crate::asks::{self, Whose};
 use crate::clients::{self, Shared};
 use crate::hold::Hold;
 use crate::output::{Output, Which};
+use crate::raise::{self, Raises};
 use crate::reading::{self, Road, Secrets};
 use crate::record::{self, Recorder};
 use crate::refusal::Refusal;
@@ -185,7 +186,8 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
     if policy.nested {
         jail.report.accepted.push(Guarantee::Syscalls);
     }
-    supervise::limits::kept_by_warden(&mut jail.report);
+    let bounded = supervise::limits::held_by_file_system(&limits::places(spec), policy.limits.disk);
+    supervise::limits::kept_by_warden(&mut jail.report, bounded);
     reading::told(&proxies, &mut jail.report);
     limits::required(&policy, &jail.report)?;
     caches.complete(&mut jail.report);
@@ -199,8 +201,10 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
     let (asks, desk) =
         asks::start(whose, Arc::clone(&database), recorder.clone()).map_err(|e| Refusal::machine("starting a thread", e))?;
 
+    let raises = Raises::new(asks.clone(), spec.policy.name.clone());
+
     // Everything that answers the jail stands before its command may make a call.
-    let sensors = gate::Sensors::start(spec, &policy, &plan, &mut jail, &asks, Road { reading, proxies }, &recorder)
+    let sensors = gate::Sensors::start(spec, &policy, &plan, &mut jail, (&asks, &raises), Road { reading, proxies }, &recorder)
         .map_err(|e| Refusal::machine("starting the sensors", e))?;
     let (sources, sink) = match kept {
         Some((input, sources)) => (sources, Some(input)),
@@ -210,7 +214,8 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
             (vec![(Which::Out, copy()?)], Some(copy()?))
         }
     };
-    let (pumps, input) = terminal::start(sources, sink, matches!(spec.stdio, Stdio::Terminal { .. }), &output, &recorder);
+    let (pumps, input) =
+        terminal::start(sources, sink, matches!(spec.stdio, Stdio::Terminal { .. }), &output, &raises, &recorder);
 
     let socket = spec.layout.socket(&spec.task);
     let listener = clients::bind(&socket).map_err(|e| Refusal::machine("making the run's socket", e))?;
@@ -234,13 +239,14 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
     let stop = watch::Sender::new(false);
     let room = clients::room();
     let hold = Arc::new(Hold::new(Arc::clone(&jail), recorder.clone(), Arc::clone(&database), spec.task.clone()));
-    let looked_at = limits::watch(spec, &policy, &jail, &sensors.who, sensors.stir.clone(), &hold, &recorder);
+    let looked_at = limits::watch(spec, &policy, &jail, &sensors.who, sensors.stir.clone(), &hold, &raises, &recorder);
     let shared = Arc::new(Shared {
         task: spec.task.clone(),
         run: spec.run.clone(),
         jail: Arc::clone(&jail),
         hold: Arc::clone(&hold),
         allowance: looked_at.as_ref().map(|w| w.allowance()),
+        raises: raises.clone(),
         output,
         asks,
         recorder: recorder.clone(),
@@ -254,7 +260,7 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
     jail.go().map_err(|e| Refusal::machine("letting the command run", e))?;
     say(&Start::Started { report });
 
-    let outcome = until_ended(&jail, &hold, &policy, &stop, &recorder).await;
+    let outcome = until_ended(&jail, &hold, &policy, &stop, &raises, &recorder).await;
     tokio::task::block_in_place(|| pumps.finish());
     drop(looked_at);
     drop(sensors);
@@ -302,6 +308,7 @@ async fn until_ended(
     hold: &Arc<Hold>,
     policy: &Policy,
     stop: &watch::Sender<bool>,
+    raises: &Raises,
     recorder: &Recorder,
 ) -> Outcome {
     let waiter = Arc::clone(jail);
@@ -317,9 +324,9 @@ async fn until_ended(
     let mut limit = None;
     let ended = tokio::select! {
         ended = &mut over => Some(ended),
-        () = tokio::time::sleep(policy.limits.wall) => {
+        whole = raise::wall(policy.limits.wall, raises) => {
             limit = Some("wall".to_owned());
-            let over = format!("the run reached its {} seconds and was ended; `limits.wall` raises it", policy.limits.wall.as_secs());
+            let over = format!("the run reached its {} seconds and was ended; `limits.wall` raises it", whole.as_secs());
             limits::tell(recorder, "wall", over, None);
             jail.kill();
             None

@@ -1,6 +1,7 @@
 //! Bytes between the command and Airlock: a terminal's master, or three pipes.
 
 use crate::output::{Output, Which};
+use crate::raise::Raises;
 use crate::record::Recorder;
 use model::event::What;
 use std::fs::File;
@@ -46,6 +47,7 @@ pub(crate) fn start(
     sink: Option<OwnedFd>,
     terminal: bool,
     output: &Arc<Output>,
+    raises: &Raises,
     recorder: &Recorder,
 ) -> (Pumps, InputSender) {
     let pumps = sources
@@ -53,7 +55,8 @@ pub(crate) fn start(
         .map(|(which, fd)| {
             let output = Arc::clone(output);
             let recorder = recorder.clone();
-            std::thread::spawn(move || carry(which, fd, &output, &recorder))
+            let raises = raises.clone();
+            std::thread::spawn(move || carry(which, fd, &output, &raises, &recorder))
         })
         .collect();
     let (sender, receiver) = channel(WAITING);
@@ -61,10 +64,10 @@ pub(crate) fn start(
     (Pumps(pumps), sender)
 }
 
-fn carry(which: Which, fd: OwnedFd, output: &Output, recorder: &Recorder) {
+fn carry(which: Which, fd: OwnedFd, output: &Arc<Output>, raises: &Raises, recorder: &Recorder) {
     let mut source = File::from(fd);
     let mut buffer = vec![0; 64 << 10];
-    let mut told = false;
+    let mut told = None;
     loop {
         let n = match source.read(&mut buffer) {
             // A terminal whose last user is gone answers EIO.
@@ -81,8 +84,10 @@ fn carry(which: Which, fd: OwnedFd, output: &Output, recorder: &Recorder) {
             ),
             Err(e) => format!("output could not be kept: {e}"),
         };
-        if !told {
-            told = true;
+        if told != Some(output.limit()) {
+            told = Some(output.limit());
+            let kept = Arc::clone(output);
+            raises.then("limits.output", supervise::limits::size(output.next()), None, move || kept.raise());
             recorder.fact(None, What::Limit { limit: "output".into(), detail }, 1);
         }
     }

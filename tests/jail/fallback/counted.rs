@@ -27,7 +27,14 @@ fn told(words: &[&str], beside: impl FnOnce(&Room)) -> Vec<String> {
     let bare = room.start_bare(&room.bare_plan(&argv)).unwrap();
     let pid = bare.running.jail.pid;
     let who = Who::new(JailRef { init_pid: u32::try_from(pid).unwrap(), ..JailRef::default() }).unwrap();
-    let bounds = Bounds { memory: 1 << 40, processes: 1000, open_files: 1000, disk: 16 << 20, places: vec![room.task.tree()] };
+    let bounds = Bounds {
+        memory: 1 << 40,
+        processes: 1000,
+        open_files: 1000,
+        disk: 16 << 20,
+        places: vec![room.task.tree()],
+        held: false,
+    };
     let (tell, heard) = channel();
     let telling = move |reached: Reached| {
         drop(tell.send(reached));

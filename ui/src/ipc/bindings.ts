@@ -122,7 +122,7 @@ events: Array<Event>,
  * Whether the log holds no more than this for now.
  */
 caughtUp: boolean, };
-export type Asked = { "about": "connect", host: string, port: number, } | { "about": "request", host: string, port: number, method: string, path: string, } | { "about": "read", path: string, };
+export type Asked = { "about": "connect", host: string, port: number, } | { "about": "request", host: string, port: number, method: string, path: string, } | { "about": "read", path: string, } | { "about": "raise", limit: string, to: string, };
 export type AskState = "open" | "allowed" | "denied" | "ended";
 export type Ask = { id: string, 
 /**

@@ -1,5 +1,6 @@
 // The words of asks, answers and grants. What is asked for is never cut; what an answer allows is said in full.
 import type { Ask, Asked, Grant, Scope } from "../ipc/client";
+import type { IconName } from "./icons";
 import type { Shown } from "./words";
 import { ago, plural } from "./time";
 
@@ -11,18 +12,39 @@ export const ROWS = 3;
 /** What is asked for: `example.org:443`, `POST https://example.org/path`, or `~/.config/tool`. */
 export function targetOf(what: Asked): string {
   if (what.about === "read") return what.path;
+  if (what.about === "raise") return `${what.limit} to ${what.to}`;
   if (what.about === "connect") return `${what.host}:${what.port}`;
   return `${what.method} ${what.port === 443 ? "https://" : ""}${what.host}${what.port === 443 ? "" : `:${what.port}`}${what.path}`;
 }
 
 /** What an answer would let a program do with it. */
 export function verbOf(what: Asked): string {
-  return { connect: "Connect to", request: "Send", read: "Read" }[what.about];
+  return { connect: "Connect to", request: "Send", read: "Read", raise: "Raise" }[what.about];
 }
 
 /** The same, in the few words of a row. */
 export function kindOf(what: Asked): string {
-  return what.about === "read" ? "Read a hidden place" : "Reach a host";
+  return { connect: "Reach a host", request: "Reach a host", read: "Read a hidden place", raise: "Raise a limit" }[what.about];
+}
+
+/** Its icon. */
+export function iconOf(what: Asked): IconName {
+  return { connect: "net", request: "net", read: "eye", raise: "gauge" }[what.about] as IconName;
+}
+
+/** Whether something stands still until the answer: a connection does, a touch was refused, a limit holds. */
+function isHeld(what: Asked): boolean {
+  return what.about === "connect" || what.about === "request";
+}
+
+/** What stands between "wants" and the target. */
+export function toWords(what: Asked): string {
+  return { connect: "", request: "", read: "to read ", raise: "to raise " }[what.about];
+}
+
+/** The first word of a line that says who wants what. */
+export function wantsWord(what: Asked): string {
+  return isHeld(what) ? "Held" : "Asked";
 }
 
 const two = (n: number) => String(n).padStart(2, "0");
@@ -66,6 +88,7 @@ export function holdLeft(ask: Ask, now: number): number | null {
 
 /** How long it waits, and what becomes of its connection. */
 export function heldWords(ask: Ask, now: number): { held: string; then: string } {
+  if (ask.what.about === "raise") return { held: `Waits since ${secondOf(ask.opened)}`, then: ask.what.limit === "limits.wall" ? "without an answer the run is ended in time" : "until then the limit holds" };
   if (ask.what.about === "read") return { held: `Waits since ${secondOf(ask.opened)}`, then: "the touch was refused; an answer serves the next try" };
   const left = holdLeft(ask, now);
   if (left === null) return { held: `Held since ${secondOf(ask.opened)}`, then: ask.hold === null ? "" : `each try resets itself after ${Math.round(ask.hold / 1000)} s` };
@@ -99,7 +122,7 @@ export function lastsOf(end: End, now: number): number | null {
 
 /** Whether it is an address that was dialled without a name. */
 export function isAddress(what: Asked): boolean {
-  return what.about !== "read" && /^\[|^\d+(\.\d+){3}$/.test(what.host);
+  return isHeld(what) && "host" in what && /^\[|^\d+(\.\d+){3}$/.test(what.host);
 }
 
 /** One sentence that says what exactly an answer for longer allows. */
@@ -108,6 +131,7 @@ export function allowsWords(what: Asked, scope: Exclude<Scope, "once">, end: End
   const until = lasts === null ? ", for good" : end === "today" ? " until midnight" : ` until ${dayOf(now + lasts, now)}`;
   const who = scope === "task" ? "Every program of this task" : `Every program of every task of ${repository}, later ones too,`;
   if (what.about === "read") return `${who} may read ${what.path}${until}, and all that lies below it. It does not allow to change it.`;
+  if (what.about === "raise") return `${scope === "task" ? "Each run of this task" : `Each run of every task of ${repository}, later ones too,`} that comes to ${what.limit} goes on with ${what.to}${until}. Beyond that it asks again.`;
   if (what.about === "request") return `${who} may send ${targetOf(what)}${until}. It does not allow other methods, paths or hosts.`;
   return `${who} may connect to ${targetOf(what)}${until}. It does not allow other ports or ${isAddress(what) ? "addresses" : "names"}.`;
 }

@@ -4,6 +4,7 @@
 //! that is looked at again for every byte.
 
 use super::wire::{Answer, Attributes, BELOW, Node, Part, listing};
+use crate::real::real;
 use model::event::Process;
 use model::path::RawPath;
 use nix::libc;
@@ -62,9 +63,9 @@ impl Doors {
     /// Opens `places`, as they are outside now; what is not there, holds Airlock's own state (`closed`), or is a link that a
     /// jail may have made (in one of `written`) stays shut.
     pub fn open(places: &[PathBuf], written: &[PathBuf], closed: &[PathBuf], keeper: Arc<dyn Doorkeeper>) -> Self {
-        let own: Vec<PathBuf> = closed.iter().filter_map(|c| c.canonicalize().ok()).collect();
+        let own: Vec<PathBuf> = closed.iter().filter_map(|c| real(c)).collect();
         let open = |place: &PathBuf| {
-            let real = place.canonicalize().ok()?;
+            let real = real(place)?;
             let planted = written.iter().any(|w| place.starts_with(w)) && place.symlink_metadata().ok()?.is_symlink();
             if planted || own.iter().any(|o| o.starts_with(&real) || real.starts_with(o)) {
                 return None;

@@ -18,6 +18,10 @@ const COUNT: Duration = Duration::from_secs(2);
 const DEPTH: usize = 200;
 /// Space that falls by so much between two looks falls fast.
 const FAST: u64 = 32 << 20;
+/// While it runs a run is counted at least this often, and so that counting takes a hundredth of the time: whoever else frees
+/// space meanwhile hides that it falls.
+const AGAIN: Duration = Duration::from_secs(1);
+const SHARE: u32 = 100;
 /// Space that always stays free, if there is as much at the start.
 const RESERVE: u64 = 5 << 30;
 
@@ -52,6 +56,11 @@ pub(super) struct Disk {
     /// By how much space fell beside what counts found, since the last one that was whole.
     unseen: u64,
     grown: u64,
+    /// When it was counted last, and how long that took.
+    counted: Instant,
+    took: Duration,
+    /// Whether anything ran since.
+    stale: bool,
 }
 
 impl Disk {
@@ -75,16 +84,30 @@ impl Disk {
             found: 0,
             unseen: 0,
             grown: 0,
+            counted: Instant::now(),
+            took: Duration::ZERO,
+            stale: false,
         })
     }
 
     /// The run goes on after it was paused: as much again, or half of what is left.
     pub(super) fn raise(&mut self) {
-        self.allowed = self.grown.max(self.allowed) + self.limit;
+        self.allowed = self.next();
         self.reserve = self.reserve.min(self.free / 2);
     }
 
-    pub(super) fn look(&mut self, tree: &Tree) -> Finding {
+    /// The limit with as much again.
+    pub(super) fn next(&self) -> u64 {
+        self.grown.max(self.allowed).saturating_add(self.limit)
+    }
+
+    /// Whether something ran that was not counted yet.
+    pub(super) fn stale(&self) -> bool {
+        self.stale
+    }
+
+    pub(super) fn look(&mut self, tree: &Tree, busy: bool) -> Finding {
+        self.stale |= busy;
         let Ok(fs) = rustix::fs::fstatvfs(&self.at) else { return Finding::Slow };
         let free = fs.f_bavail * fs.f_frsize;
         let fell = self.free.saturating_sub(free);
@@ -92,8 +115,11 @@ impl Disk {
         self.fallen += fell;
         let left = self.allowed.saturating_sub(self.grown);
         let low = free < self.reserve;
-        if low || self.fallen >= (left / 2).max(self.limit / 16) {
+        let due = self.stale && self.counted.elapsed() >= AGAIN.max(self.took * SHARE);
+        if low || due || self.fallen >= (left / 2).max(self.limit / 16) {
+            let begun = Instant::now();
             let (found, whole) = count(&self.places, self.device, tree);
+            (self.counted, self.took, self.stale) = (Instant::now(), begun.elapsed(), false);
             if let Some(detail) = self.judge(found, whole, low) {
                 return Finding::Reached(detail);
             }
@@ -263,7 +289,7 @@ impl Count {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
+    #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, one of which starts a program to look at")]
     use super::*;
 
     fn disk(dir: &Path, limit: u64) -> Disk {
@@ -322,6 +348,30 @@ mod tests {
         assert_eq!(reserve(100 << 30, 1 << 40), (1 << 40) / 20);
         assert_eq!(reserve(100 << 30, 20 << 30), 5 << 30);
         assert_eq!(reserve(1 << 30, 20 << 30), 512 << 20, "a disk that is nearly full at the start stops nothing yet");
+    }
+
+    #[test]
+    fn p8_growth_is_seen_although_others_free_as_much() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut d = disk(dir.path(), 4 << 20);
+        // A tree that has nothing open here.
+        let mut sleep = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let tree = Tree::of(i32::try_from(sleep.id()).unwrap(), None).unwrap();
+        let a_while_ago = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
+        d.counted = a_while_ago;
+        assert!(!matches!(d.look(&tree, true), Finding::Reached(_)), "nothing is there yet");
+        std::fs::write(dir.path().join("file"), vec![1; 8 << 20]).unwrap();
+        // What is free now is more than there was: it fell by nothing.
+        d.free = 0;
+        assert!(!matches!(d.look(&tree, true), Finding::Reached(_)), "a count has its time");
+        d.counted = a_while_ago;
+        d.took = Duration::from_millis(100);
+        assert!(!matches!(d.look(&tree, true), Finding::Reached(_)), "and takes a small share of it");
+        d.took = Duration::from_millis(1);
+        let found = d.look(&tree, false);
+        assert!(matches!(&found, Finding::Reached(detail) if detail.contains("8 MiB")), "{found:?}");
+        assert!(!d.stale(), "nothing ran since");
+        sleep.kill().and_then(|()| sleep.wait()).unwrap();
     }
 
     #[test]
