@@ -47,8 +47,7 @@ pub(crate) fn watch(
     who: &Arc<Who>,
     stir: Option<Arc<Stir>>,
     hold: &Arc<Hold>,
-    raises: &Raises,
-    recorder: &Recorder,
+    (raises, recorder): (&Raises, &Recorder),
 ) -> Option<Watch> {
     let l = &policy.limits;
     let own = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);

@@ -239,7 +239,7 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
     let stop = watch::Sender::new(false);
     let room = clients::room();
     let hold = Arc::new(Hold::new(Arc::clone(&jail), recorder.clone(), Arc::clone(&database), spec.task.clone()));
-    let looked_at = limits::watch(spec, &policy, &jail, &sensors.who, sensors.stir.clone(), &hold, &raises, &recorder);
+    let looked_at = limits::watch(spec, &policy, &jail, &sensors.who, sensors.stir.clone(), &hold, (&raises, &recorder));
     let shared = Arc::new(Shared {
         task: spec.task.clone(),
         run: spec.run.clone(),
