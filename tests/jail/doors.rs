@@ -179,6 +179,15 @@ fn p8_a_jail_that_opens_without_end_is_bounded_and_others_are_served() {
         let mut file = fs::File::create(place.join(format!("f{n}"))).unwrap();
         file.write_all(&[b'x'; 4096]).unwrap();
     }
+    // Whatever else is asked of a file that is served has an answer, and the file goes on.
+    let odd = "python3 - <<'E'\nimport os,fcntl,array\nf=open(os.path.expanduser('~/.tool/many/f1'),'rb')\nn=f.fileno()\n\
+               tries=[lambda: fcntl.ioctl(n,0x80086601,array.array('l',[0])), lambda: fcntl.ioctl(n,2,0), lambda: os.listxattr(n), lambda: os.fsync(n), \
+               lambda: os.lseek(n,0,os.SEEK_HOLE), lambda: os.posix_fadvise(n,0,0,os.POSIX_FADV_WILLNEED), lambda: fcntl.flock(n,fcntl.LOCK_SH), \
+               lambda: fcntl.lockf(n,fcntl.LOCK_SH), lambda: os.ftruncate(n,0), lambda: os.fchmod(n,0), lambda: os.utime(n), lambda: os.link('/proc/self/fd/%d'%n,'/tmp/l')]\n\
+               for t in tries:\n  try: t()\n  except (OSError,ValueError): pass\n\
+               os.lseek(n,0,0)\nprint(len(f.read()))\nE";
+    let Some((served, _)) = went(&room, odd) else { return };
+    assert_eq!(good(&served), "4096\n", "{served:?}");
     let script = "python3 - <<'E'\nimport os\nd=os.path.expanduser('~/.tool/many/')\nheld=[]\nrefused=0\n\
                   for n in range(300):\n  try: held.append(open(d+f'f{n}','rb'))\n  except OSError as e: refused+=1\n\
                   print(len(held)<=64, refused>=236)\n[f.close() for f in held]\n\

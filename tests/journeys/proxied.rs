@@ -1,5 +1,6 @@
 //! A person whose connections leave by a proxy: it is the warden's alone, and what is lost by it is told.
 
+use crate::steps::{events, text};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -71,6 +72,18 @@ fn p4_connections_leave_by_the_persons_proxy_and_nothing_inside_knows_of_it() {
         format!("connections leave by the proxy http://{at}, which resolves names itself: where a name leads is not checked");
     assert!(ran.err().contains("ACCEPTED LOSS: promise 4 is kept in part") && ran.err().contains(&lost), "{}", ran.said());
     assert!(!ran.said().contains("proxy-password"), "{}", ran.said());
+
+    let task = text(&person.airlock(["task", "list", "--json"]).ok().json_lines()[0], "id");
+    let told: Vec<(String, String)> = events(&person, &task)
+        .iter()
+        .filter(|e| e["kind"] == "network" && (e["op"] == "request" || e["host"] == "tunnel.test" && e["op"] == "connect"))
+        .map(|e| (text(e, "host"), text(e, "reason")))
+        .collect();
+    let unchecked = format!("by the proxy http://{at}, so that where its name leads was not checked");
+    for host in ["tunnel.test", "read.test"] {
+        let said = told.iter().find(|(h, _)| h == host).map(|(_, reason)| reason.ends_with(&unchecked));
+        assert_eq!(said, Some(true), "{host}: {told:?}");
+    }
 
     let refused = run(format!("http://me:wrong@{at}"), "curl -sS -m 30 https://read.test/b; true").ok();
     assert!(refused.out().contains("it does not take this user and password"), "{}", refused.said());

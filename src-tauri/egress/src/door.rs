@@ -283,13 +283,8 @@ impl Door {
             return reader.serve(inside, first, Arrival { target, leads: answer.leads, ruling, ended, who }).await;
         }
         match self.roads.dial(&target, answer.leads).await {
-            Ok(Dialled { stream: outside, address }) => {
-                let reason = match address {
-                    Some(_) => ruling.reason,
-                    None if ruling.reason.is_empty() => self.roads.unchecked(),
-                    None => format!("{}; {}", ruling.reason, self.roads.unchecked()),
-                };
-                let ruling = Ruling { reason, ..ruling };
+            Ok(Dialled { stream: outside, end }) => {
+                let (address, ruling) = (end.address(), Ruling { reason: end.told(&ruling.reason), ..ruling });
                 let named = (!self.gate.unread(&target)).then_some(&target);
                 let open = Open::new(Arc::clone(&self.gate), &target, address, ruling, Some(who), shares);
                 open.relay(inside, outside, first, named, ended).await;

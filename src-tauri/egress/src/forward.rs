@@ -54,8 +54,36 @@ pub(crate) struct Roads {
 /// A connection outside.
 pub(crate) struct Dialled {
     pub(crate) stream: TcpStream,
-    /// Its other end; [`None`] through a proxy, which resolves names by itself.
-    pub(crate) address: Option<SocketAddr>,
+    pub(crate) end: End,
+}
+
+/// Where a connection outside ends.
+#[derive(Debug, Clone)]
+pub(crate) enum End {
+    /// At an address that was checked.
+    At(SocketAddr),
+    /// Beyond a proxy of the person's, which resolves names by itself; that one in words.
+    Beyond(String),
+}
+
+impl End {
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::At(address) => Some(*address),
+            Self::Beyond(_) => None,
+        }
+    }
+
+    /// A reason with what is to be said of the end.
+    pub(crate) fn told(&self, reason: &str) -> String {
+        match self {
+            Self::At(_) => reason.to_owned(),
+            Self::Beyond(proxy) => {
+                let between = if reason.is_empty() { "" } else { "; " };
+                format!("{reason}{between}by the proxy {proxy}, so that where its name leads was not checked")
+            }
+        }
+    }
 }
 
 impl Roads {
@@ -76,7 +104,8 @@ impl Roads {
                     reachable(SocketAddr::new(ip, target.port), leads)?;
                 }
                 if let Some(stream) = self.proxies.connect(target).await {
-                    return Ok(Dialled { stream: stream?, address: None });
+                    let end = End::Beyond(self.proxies.words().unwrap_or_default());
+                    return Ok(Dialled { stream: stream?, end });
                 }
             }
             let addresses = match leads {
@@ -86,18 +115,13 @@ impl Roads {
             let mut last = Failed::Closed(format!("{target} has no address"));
             for a in addresses.into_iter().take(TRIED) {
                 match TcpStream::connect(a).await {
-                    Ok(stream) => return Ok(Dialled { stream, address: Some(a) }),
+                    Ok(stream) => return Ok(Dialled { stream, end: End::At(a) }),
                     Err(e) => last = Failed::Refused(a, e),
                 }
             }
             Err(last)
         };
         tokio::time::timeout(self.within, work).await.unwrap_or(Err(Failed::Late(self.within)))
-    }
-
-    /// What is said of a connection that left by a proxy.
-    pub(crate) fn unchecked(&self) -> String {
-        format!("by the proxy {}, so that where its name leads was not checked", self.proxies.words().unwrap_or_default())
     }
 }
 

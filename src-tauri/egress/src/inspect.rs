@@ -7,7 +7,7 @@ use crate::authority::Authority;
 use crate::body::{self, AnyBody};
 use crate::budget::{Budget, Spent, Way};
 use crate::doors;
-use crate::forward::Open;
+use crate::forward::{End, Open};
 use crate::gate::Gate;
 use crate::hops;
 use crate::otherwise;
@@ -202,7 +202,7 @@ impl Read {
                 status: Some(status.as_u16()),
                 millis: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             };
-            self.reader.gate.tell_request(&self.target, self.upstream.address(), verdict, ruling, http, Some(self.who.clone()));
+            self.tell(verdict, ruling, http);
         };
         let answered = match Arc::clone(&self.reader.requests).try_acquire_owned() {
             Ok(place) => self.judged(head, &mut body, upgrade, Arc::new(place), &shown).await,
@@ -221,6 +221,15 @@ impl Read {
                 refusal(status, &ruling)
             }
         }
+    }
+
+    /// Tells a request. Who was let through by the policy went where the connection ends; who was not went nowhere.
+    fn tell(&self, verdict: Verdict, ruling: &Ruling, http: Http) {
+        let end = self.upstream.end();
+        let said = end.as_ref().filter(|_| verdict != Verdict::Denied).map(|end| end.told(&ruling.reason));
+        let ruling = Ruling { reason: said.unwrap_or_else(|| ruling.reason.clone()), ..ruling.clone() };
+        let address = end.as_ref().and_then(End::address);
+        self.reader.gate.tell_request(&self.target, address, verdict, &ruling, http, Some(self.who.clone()));
     }
 
     async fn judged(
@@ -454,8 +463,7 @@ impl Drop for Untold<'_> {
     fn drop(&mut self) {
         let Some(ruling) = self.ruling.take() else { return };
         let (method, path) = self.shown.clone();
-        let (it, http) = (self.read, Http { method, path, status: None, millis: 0 });
-        it.reader.gate.tell_request(&it.target, it.upstream.address(), Verdict::Allowed, &ruling, http, Some(it.who.clone()));
+        self.read.tell(Verdict::Allowed, &ruling, Http { method, path, status: None, millis: 0 });
     }
 }
 

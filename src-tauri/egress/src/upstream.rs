@@ -2,7 +2,7 @@
 
 use crate::authority::ALPN;
 use crate::body::AnyBody;
-use crate::forward::{Dialled, Failed, Roads};
+use crate::forward::{Dialled, End, Failed, Roads};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::header::UPGRADE;
@@ -11,7 +11,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use policy::{Destination, Leads, Target};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
@@ -100,8 +99,8 @@ pub(crate) struct Upstream {
     idle: Mutex<Vec<http1::SendRequest<AnyBody>>>,
     one: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
-    /// The address that was connected to last.
-    address: Mutex<Option<SocketAddr>>,
+    /// Where the last connection ends.
+    end: Mutex<Option<End>>,
 }
 
 impl Upstream {
@@ -115,13 +114,13 @@ impl Upstream {
             idle: Mutex::default(),
             one: Arc::new(Semaphore::new(AT_ONCE)),
             tasks: Mutex::default(),
-            address: Mutex::default(),
+            end: Mutex::default(),
         }
     }
 
     /// Where the server is, once there was a connection.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        *self.address.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn end(&self) -> Option<End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sends a request and waits for the head of its answer.
@@ -193,9 +192,9 @@ impl Upstream {
     }
 
     async fn connect(&self, tls: &Arc<ClientConfig>) -> Result<Sender, Unanswered> {
-        let Dialled { stream, address } = self.outside.roads.dial(&self.target, self.leads).await?;
+        let Dialled { stream, end } = self.outside.roads.dial(&self.target, self.leads).await?;
         stream.set_nodelay(true).unwrap_or_else(|e| tracing::debug!("options of a connection not set: {e}"));
-        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
+        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
         if !self.tls {
             return Ok(Sender::One(self.one(stream).await?));
         }

@@ -263,7 +263,7 @@ impl Server {
         // Nobody inside has the number 0: Airlock itself asks whether a program exists.
         let doors = witness.and_then(|w| w.doors.as_ref()).filter(open).filter(|_| request.thread != 0);
         let mut spot = Spot { number, shown: &shown, real: &real, below };
-        let (op, errno, file) = match request.ask {
+        let (op, errno, wish) = match request.ask {
             Ask::Attributes => {
                 let served = doors.and_then(|doors| self.serving.attributes(doors, &spot, node));
                 return Some(served.unwrap_or(match node {
@@ -279,10 +279,10 @@ impl Server {
                     Some(below) => spot.below = below,
                     None => return Some(Answer::Error(libc::ENOENT)),
                 }
-                (FileOp::Read, libc::EACCES, None)
+                (FileOp::Read, libc::EACCES, Some(Wish::Find))
             }
-            Ask::Open(flags) => (opened(flags), wire::refusal(looks), Some(false)),
-            Ask::OpenDirectory => (FileOp::Read, libc::EACCES, Some(true)),
+            Ask::Open(flags) => (opened(flags), wire::refusal(looks), Some(Wish::Open { directory: false })),
+            Ask::OpenDirectory => (FileOp::Read, libc::EACCES, Some(Wish::Open { directory: true })),
             Ask::Change => (FileOp::Change, libc::EACCES, None),
             Ask::Make => (FileOp::Create, libc::EACCES, None),
             _ => (FileOp::Read, libc::EACCES, None),
@@ -290,10 +290,10 @@ impl Server {
         let Some(witness) = witness.filter(|_| request.thread != 0) else { return Some(Answer::Error(errno)) };
         let named = self.named(&witness.who, request.thread);
         let process = named.clone().flatten();
-        if let Some(doors) = doors.filter(|_| op == FileOp::Read) {
-            let answer = match file {
-                Some(directory) => self.serving.open(doors, &spot, process.as_deref(), directory),
-                None => self.serving.find(doors, &spot, process.as_deref()),
+        if let (Some(doors), Some(wish), FileOp::Read) = (doors, wish, op) {
+            let answer = match wish {
+                Wish::Open { directory } => self.serving.open(doors, &spot, process.as_deref(), directory),
+                Wish::Find => self.serving.find(doors, &spot, process.as_deref()),
             };
             if let Some(answer) = answer {
                 if let Answer::Opened(_) = answer {
@@ -329,6 +329,13 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.close();
     }
+}
+
+/// What can be granted.
+#[derive(Clone, Copy)]
+enum Wish {
+    Find,
+    Open { directory: bool },
 }
 
 /// What an open with these flags is for.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Things that the kernel knows of at a time, and that are open; beyond it a jail gets an error.
 const NODES: usize = 16_384;
 const OPEN: usize = 64;
-/// Names of a directory that is listed.
+/// Names of all directories that are open.
 const NAMES: usize = 50_000;
 /// Passes that are held for what was found and not opened yet.
 const PASSES: usize = 4_096;
@@ -286,11 +286,12 @@ impl Serving {
         if self.open.len() >= OPEN {
             return Some(refused(Errno::NFILE));
         }
-        let opened = doors
-            .roots
-            .get(spot.real)
-            .ok_or(Errno::ACCESS)
-            .and_then(|root| if directory { list(root, doors, &spot.below) } else { file(root, doors, &spot.below) });
+        let names = |open: &Open| if let Opened::Directory(names) = &open.what { names.len() } else { 0 };
+        let room = NAMES.saturating_sub(self.open.values().map(names).sum());
+        let opened = doors.roots.get(spot.real).ok_or(Errno::ACCESS).and_then(|root| match directory {
+            true => list(root, doors, &spot.below, room),
+            false => file(root, doors, &spot.below),
+        });
         let pass = self.passes.remove(&key)?;
         Some(match opened {
             Ok(what) => {
@@ -367,13 +368,13 @@ fn file(root: &Root, doors: &Doors, below: &[u8]) -> Result<Opened, Errno> {
     Ok(Opened::File(fd))
 }
 
-fn list(root: &Root, doors: &Doors, below: &[u8]) -> Result<Opened, Errno> {
+fn list(root: &Root, doors: &Doors, below: &[u8], room: usize) -> Result<Opened, Errno> {
     let fd = root.at(below, OFlags::RDONLY | OFlags::DIRECTORY)?;
     attributes(doors, &fd)?;
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(&fd)? {
         let entry = entry?;
-        if names.len() >= NAMES {
+        if names.len() >= room {
             return Err(Errno::OVERFLOW);
         }
         // `DT_*` are the bits of a mode, shifted.
