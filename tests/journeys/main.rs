@@ -12,6 +12,7 @@ mod doors;
 mod killed;
 mod limits;
 mod pressure;
+mod preview;
 mod proxied;
 mod raised;
 mod reading;

@@ -3,6 +3,7 @@
 
 mod asks;
 mod journey;
+mod preview;
 mod screen;
 mod start;
 mod terminal;

@@ -28,6 +28,8 @@ pub(crate) enum Verb {
     Ask(Ask),
     /// What you permitted beyond the policy: list, add, revoke
     Grant(Grant),
+    /// Look at a page that a program of a task serves, in your browser
+    Preview(Preview),
     /// What a task changed
     Diff(Diff),
     /// Accept, reject, approve
@@ -262,6 +264,17 @@ pub(crate) enum GrantVerb {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Preview {
+    /// Id, branch or title of the task
+    pub(crate) id: String,
+    /// Port that the program listens on [default: the one that it took]
+    pub(crate) port: Option<u16>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

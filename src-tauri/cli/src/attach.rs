@@ -179,6 +179,8 @@ fn carry_output(run: &mut Attached, show: Show, ask: &dyn Fn(&str, &AskId)) -> R
                 | Reply::Answered { .. }
                 | Reply::NotAsked { .. }
                 | Reply::GrantsRead { .. }
+                | Reply::Previewed { .. }
+                | Reply::NotPreviewed { .. }
                 | Reply::Frozen { .. }
                 | Reply::Thawed
                 | Reply::Paused { .. }

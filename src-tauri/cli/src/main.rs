@@ -56,6 +56,7 @@ fn verb(args: Args) -> Result<u8, Error> {
         Verb::Events(a) => events::events(&open()?, &a),
         Verb::Ask(a) => asks::ask(&open()?, a),
         Verb::Grant(a) => asks::grant(&open()?, a),
+        Verb::Preview(a) => tasks::preview(&open()?, &a),
         Verb::Diff(a) => review::diff(&open()?, &a),
         Verb::Review(a) => review::review(&open()?, &a),
         Verb::Apply(a) => review::apply(&open()?, a),

@@ -1,8 +1,8 @@
 //! `airlock repo …` and `airlock task …`.
 
-use crate::args::{One, Repo, RepoVerb, Task, TaskVerb};
+use crate::args::{One, Preview, Repo, RepoVerb, Task, TaskVerb};
 use crate::out;
-use engine::{Engine, Error};
+use engine::{Code, Engine, Error};
 use model::path::RawPath;
 use model::task::TaskState;
 use serde_json::json;
@@ -155,4 +155,27 @@ fn show(engine: &Engine, args: &One) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+pub(crate) fn preview(engine: &Engine, args: &Preview) -> Result<u8, Error> {
+    let id = engine.find_task(&args.id)?;
+    let port = match args.port {
+        Some(port) => port,
+        None => match engine.ports(&id)?.as_slice() {
+            [port] => *port,
+            [] => return Err(Error::new(Code::NotFound, "nothing in this task has taken a port yet: name the one to look at")),
+            ports => {
+                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+                return Err(Error::new(Code::Usage, format!("its programs took the ports {}: name one", ports.join(", "))));
+            }
+        },
+    };
+    let link = engine.preview(&id, port)?;
+    if args.json {
+        out::json(&serde_json::json!({"task": id, "port": port, "link": link}))?;
+    } else {
+        out::line(&link)?;
+        out::talk("for one use, until the run ends; the page can talk to the internet from your browser");
+    }
+    Ok(0)
 }

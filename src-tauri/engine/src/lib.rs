@@ -23,6 +23,7 @@ mod launch;
 mod pause;
 mod policy_file;
 mod policy_paths;
+mod preview;
 mod promises;
 mod recover;
 mod repos;

@@ -10,7 +10,7 @@ mod wire;
 pub use promise::{Kept, PROMISES, Promise, promises, resting_on};
 pub use raw::Raw;
 pub use report::{Cache, Guarantee, Kind, Refusal, Report, Row, Status, Step as Stage};
-pub use wire::{Answer, Handed, Say};
+pub use wire::{Answer, DESCRIPTORS, Handed, Say};
 
 use serde::{Deserialize, Serialize};
 

@@ -40,6 +40,9 @@ pub enum Say {
     },
 }
 
+/// Descriptors that one packet carries at most.
+pub const DESCRIPTORS: usize = 32;
+
 /// A descriptor that the jail hands out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -50,6 +53,8 @@ pub enum Handed {
     Listener,
     /// The UDP socket at port 53.
     Dns,
+    /// One of the TCP sockets that lead to the jail's own servers.
+    Inward,
     /// The seccomp listener.
     Notify,
     /// The command's pidfd, of a jail without namespaces: its number there is the host's.

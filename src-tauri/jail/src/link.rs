@@ -1,7 +1,7 @@
 //! The socket to whoever started this jail.
 
 use crate::error::{OrRefuse as _, Step, UNEXPECTED};
-use jail_plan::{Answer, Refusal, Say, Stage};
+use jail_plan::{Answer, DESCRIPTORS, Refusal, Say, Stage};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -39,7 +39,7 @@ impl Link {
     /// Says something.
     pub(crate) fn say(&self, say: &Say, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let text = serde_json::to_vec(say)?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
             return Err(io::Error::other("too many descriptors for one packet"));
@@ -56,7 +56,7 @@ impl Link {
     /// Waits for an answer; an end of file (the starter is gone) is an error.
     pub(crate) fn hear(&self) -> io::Result<(Answer, Vec<OwnedFd>)> {
         let mut buffer = [0; 256];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let got = loop {
             match rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut buffer)], &mut control, RecvFlags::CMSG_CLOEXEC) {

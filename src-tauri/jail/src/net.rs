@@ -14,6 +14,9 @@ const LOOPBACK: u32 = 1;
 /// Port of the listener; nothing else listens there, as ports below 1024 need a capability.
 const LISTENER_PORT: u16 = 1;
 const DNS_PORT: u16 = 53;
+/// Sockets of each family that lead in: a browser keeps six connections to a server, and some that stay open beside them. One
+/// that was connected by one family can't be used for the other.
+const INWARD: usize = 12;
 /// Bytes to which each queue of a connection grows by itself.
 const MOST: u32 = 256 << 10;
 
@@ -47,8 +50,9 @@ fn small_buffers() -> Step<()> {
     Ok(())
 }
 
-/// Every connection to another address arrives at the first of these, every question for a name at the second.
-fn way_out(route: &Socket) -> Step<[(Handed, OwnedFd); 2]> {
+/// Every connection to another address arrives at the first of these, every question for a name at the second; by the others
+/// the starter reaches what listens on loopback.
+fn way_out(route: &Socket) -> Step<Vec<(Handed, OwnedFd)>> {
     for family in [AddressFamily::INET, AddressFamily::INET6] {
         let what = || format!("making every address of {family:?} local (was IPv6 turned off at boot?)");
         route.ask(&all_local(family), 1).or_refuse(Stage::Network, UNEXPECTED, what)?;
@@ -60,7 +64,13 @@ fn way_out(route: &Socket) -> Step<[(Handed, OwnedFd); 2]> {
     filter.ask(&rules, acks).or_refuse(Stage::Network, UNEXPECTED, what)?;
     let listener = listener().or_refuse(Stage::Network, UNEXPECTED, || "opening the listener".into())?;
     let dns = dns().or_refuse(Stage::Network, UNEXPECTED, || "opening the socket for names".into())?;
-    Ok([(Handed::Listener, listener), (Handed::Dns, dns)])
+    let mut inlets = vec![(Handed::Listener, listener), (Handed::Dns, dns)];
+    for family in [AddressFamily::INET, AddressFamily::INET6].into_iter().cycle().take(2 * INWARD) {
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+            .or_refuse(Stage::Network, UNEXPECTED, || "opening a way in".into())?;
+        inlets.push((Handed::Inward, socket));
+    }
+    Ok(inlets)
 }
 
 fn loopback_up() -> Vec<u8> {

@@ -84,6 +84,11 @@ pub enum Request {
     },
     /// Grants were made or taken back: read them anew.
     Grants,
+    /// Let the person's browser look at a port of the jail.
+    Preview {
+        /// Which.
+        port: u16,
+    },
     /// Ask for [`Reply::Status`].
     Status,
 }
@@ -164,6 +169,16 @@ pub enum Reply {
     GrantsRead {
         /// Connections that were closed, as nothing permits them any more.
         closed: u64,
+    },
+    /// Answer to preview.
+    Previewed {
+        /// A link for one use.
+        link: String,
+    },
+    /// There is no preview; why.
+    NotPreviewed {
+        /// In words.
+        message: String,
     },
     /// The run ended; output and events are complete.
     Ended {

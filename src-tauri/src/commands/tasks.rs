@@ -157,6 +157,35 @@ pub(crate) async fn proceed(app: State<'_, App>, task: String) -> Answer<()> {
     .await
 }
 
+/// Ports that programs of the task's last run took; the last is the likeliest.
+#[tauri::command]
+pub(crate) async fn ports(app: State<'_, App>, task: String) -> Answer<Vec<u16>> {
+    app.run(move |e| Ok(e.ports(&TaskId::parse(&task)?)?)).await
+}
+
+/// A link of one use to a port of a task's run, for the person's browser.
+#[tauri::command]
+pub(crate) async fn preview(app: State<'_, App>, task: String, port: u16) -> Answer<String> {
+    app.run(move |e| Ok(e.preview(&TaskId::parse(&task)?, port)?)).await
+}
+
+/// Opens a port of a task's run in the person's browser.
+#[tauri::command]
+pub(crate) async fn browse(app: State<'_, App>, task: String, port: u16) -> Answer<()> {
+    app.run(move |e| {
+        let link = e.preview(&TaskId::parse(&task)?, port)?;
+        // No other address comes this way: the page names a port, never a link.
+        open::that_detached(&link).map_err(|e| {
+            engine::Error::new(
+                engine::Code::Machine,
+                format!("no browser could be opened: {e}; Show link gives the link to copy"),
+            )
+        })?;
+        Ok(())
+    })
+    .await
+}
+
 /// Ends every process of a task's run.
 #[tauri::command]
 pub(crate) async fn stop(app: State<'_, App>, task: String) -> Answer<()> {

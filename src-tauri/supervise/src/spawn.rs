@@ -3,7 +3,7 @@
 use crate::cgroup::{Scope, Together};
 use crate::decoy::{Closer, Decoys};
 use crate::freeze::Frozen;
-use jail_plan::{Answer, Guarantee, Handed, Plan, Refusal, Report, Say, Status, Stdio};
+use jail_plan::{Answer, DESCRIPTORS, Guarantee, Handed, Plan, Refusal, Report, Say, Status, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -69,6 +69,8 @@ pub struct Jail {
     pub listener: Option<OwnedFd>,
     /// UDP socket at port 53 with packet info (dual-stack, non-blocking), with a way out.
     pub dns: Option<OwnedFd>,
+    /// TCP sockets of the jail's network (of both families, non-blocking, not connected), with a way out.
+    pub inward: Vec<OwnedFd>,
     /// The seccomp listener, with `notify`.
     pub notify: Option<OwnedFd>,
     /// The decoys, served from before the jail stood and not yet told of, where there are any.
@@ -154,6 +156,7 @@ fn start_jail(
         pty: None,
         listener: None,
         dns: None,
+        inward: Vec::new(),
         notify: None,
         closer: decoys.as_ref().map(Decoys::closer),
         decoys,
@@ -166,13 +169,14 @@ fn start_jail(
         command: None,
     };
     for (what, fd) in handed {
-        *match what {
-            Handed::Pty => &mut jail.pty,
-            Handed::Listener => &mut jail.listener,
-            Handed::Dns => &mut jail.dns,
-            Handed::Notify => &mut jail.notify,
-            Handed::Command => &mut jail.command,
-        } = Some(fd);
+        match what {
+            Handed::Pty => jail.pty = Some(fd),
+            Handed::Listener => jail.listener = Some(fd),
+            Handed::Dns => jail.dns = Some(fd),
+            Handed::Inward => jail.inward.push(fd),
+            Handed::Notify => jail.notify = Some(fd),
+            Handed::Command => jail.command = Some(fd),
+        }
     }
     Ok(jail)
 }
@@ -417,7 +421,7 @@ fn send(socket: &OwnedFd, answer: Answer, fds: &[BorrowedFd<'_>]) -> io::Result<
 /// One packet; `None` at the end.
 fn receive(socket: &OwnedFd, flags: RecvFlags) -> io::Result<Option<(Say, Vec<OwnedFd>)>> {
     let mut buffer = vec![0; 64 << 10];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
         match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut buffer)], &mut control, flags | RecvFlags::CMSG_CLOEXEC) {

@@ -3,6 +3,7 @@
 use crate::asks::Asks;
 use crate::hold::Hold;
 use crate::output::{Output, Which};
+use crate::previews::Previews;
 use crate::raise::Raises;
 use crate::record::Recorder;
 use crate::terminal::{Input, InputSender};
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) hold: Arc<Hold>,
     pub(crate) allowance: Option<Allowance>,
     pub(crate) raises: Raises,
+    pub(crate) previews: Previews,
     pub(crate) output: Arc<Output>,
     pub(crate) asks: Asks,
     pub(crate) recorder: Recorder,
@@ -227,6 +229,13 @@ async fn follow<'s>(
                 say(match shared.asks.answer(ask, digest, answer).await {
                     Ok(grant) => Reply::Answered { grant },
                     Err(message) => Reply::NotAsked { message },
+                })
+                .await?;
+            }
+            Request::Preview { port } => {
+                say(match shared.previews.link(port) {
+                    Ok(link) => Reply::Previewed { link },
+                    Err(message) => Reply::NotPreviewed { message },
                 })
                 .await?;
             }

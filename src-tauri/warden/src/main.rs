@@ -11,6 +11,7 @@ mod gate;
 mod hold;
 mod limits;
 mod output;
+mod previews;
 mod raise;
 mod reading;
 mod record;

@@ -4,6 +4,7 @@ use crate::asks::{self, Whose};
 use crate::clients::{self, Shared};
 use crate::hold::Hold;
 use crate::output::{Output, Which};
+use crate::previews::Previews;
 use crate::raise::{self, Raises};
 use crate::reading::{self, Road, Secrets};
 use crate::record::{self, Recorder};
@@ -234,6 +235,7 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
         recorder.lifecycle("caches", words);
     }
 
+    let previews = Previews::new(std::mem::take(&mut jail.inward), spec.task.clone(), recorder.clone());
     let jail = Arc::new(jail);
     let (ended_sender, ended) = watch::channel(None);
     let stop = watch::Sender::new(false);
@@ -247,6 +249,7 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
         hold: Arc::clone(&hold),
         allowance: looked_at.as_ref().map(|w| w.allowance()),
         raises: raises.clone(),
+        previews,
         output,
         asks,
         recorder: recorder.clone(),

@@ -63,6 +63,12 @@ export interface Client {
   /** Stops every process where it is; `proceed` lets them go on. */
   pause(task: string): Promise<void>;
   proceed(task: string): Promise<void>;
+  /** Ports that programs of the last run took; the last is the likeliest. */
+  ports(task: string): Promise<number[]>;
+  /** A link of one use to a port of the sandbox. */
+  preview(task: string, port: number): Promise<string>;
+  /** Opens one in the person's browser. */
+  browse(task: string, port: number): Promise<void>;
   stop(task: string): Promise<void>;
   discard(task: string): Promise<void>;
   events(task: string, from: number, batch: (b: B.EventBatch) => void, failed: (e: AppError) => void): Close;
@@ -130,6 +136,9 @@ export const tauriClient: Client = {
   demo: (progress) => call("demo", { progress: words(progress) }),
   pause: (task) => call("pause", { task }),
   proceed: (task) => call("proceed", { task }),
+  ports: (task) => call("ports", { task }),
+  preview: (task, port) => call("preview", { task, port }),
+  browse: (task, port) => call("browse", { task, port }),
   stop: (task) => call("stop", { task }),
   discard: (task) => call("discard", { task }),
   events(task, from, batch, failed) {

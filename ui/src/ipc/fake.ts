@@ -291,6 +291,9 @@ export function fakeClient(empty = false, waits = false): Fake {
         find(id).paused = null;
         changed();
       }),
+    ports: (id) => run("ports", [id], () => [5173, 3000]),
+    preview: (id, port) => run("preview", [id, port], () => `http://${id}.localhost:40001/?airlock=${"0".repeat(32)}`),
+    browse: (id, port) => run("browse", [id, port], () => undefined),
     stop: (id) =>
       run("stop", [id], () => {
         Object.assign(find(id), { state: "ended", paused: null });
