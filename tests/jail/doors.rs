@@ -110,31 +110,17 @@ fn p2_a_hidden_place_is_served_as_far_as_it_was_opened_and_never_to_be_changed()
 
 #[test]
 fn p2_nothing_beyond_the_place_is_served() {
-    let keeper = Keeper::opens(&["~/.tool", "~/.airlock-near"]);
-    let mut room = room(&keeper);
+    let keeper = Keeper::opens(&["~/.tool"]);
+    let room = room(&keeper);
     let place = room.home.join(".tool");
     symlink("../diary", place.join("link")).unwrap();
     symlink(room.home.join(".ssh"), place.join("keys")).unwrap();
     symlink("/", place.join("root")).unwrap();
     nix::unistd::mkfifo(&place.join("pipe"), nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
     let _listener = std::os::unix::net::UnixListener::bind(place.join("socket")).unwrap();
-    // A directory that holds Airlock's own data, and one that lies in them, are served to nobody.
-    let near = room.layout.data.parent().unwrap().to_owned();
-    let inside = room.layout.data.join("tasks/other");
-    room.grants.hide.extend([near.clone(), inside.clone()]);
-    {
-        let mut open = keeper.open.lock().unwrap();
-        open.extend([&near, &inside].map(|p| RawPath::from(p.to_string_lossy().as_ref())));
-    }
-    let (places, _) = room.asked.as_mut().unwrap();
-    places.extend([near.clone(), inside.clone()]);
-    let script = format!(
-        "readlink ~/.tool/link; for f in link keys/id_ed25519 root/etc/passwd pipe socket deep/er/../../../diary; do timeout 5 cat ~/.tool/$f && echo \"READ $f\"; done; \
-         cat {0}/airlock/airlock.db {1}/tree/file && echo READ data; ls -A {0} && echo LISTED; ls -A ~/.tool | wc -l",
-        near.display(),
-        inside.display()
-    );
-    let Some((went, _)) = went(&room, &script) else { return };
+    let script = "readlink ~/.tool/link; for f in link keys/id_ed25519 root/etc/passwd pipe socket deep/er/../../../diary; do \
+                  timeout 5 cat ~/.tool/$f && echo \"READ $f\"; done; ls -A ~/.tool | wc -l";
+    let Some((went, _)) = went(&room, script) else { return };
     // A link is followed inside: there `/etc/passwd` is the jail's own.
     let out: Vec<&str> = good(&went).lines().filter(|l| !l.contains(':')).collect();
     assert_eq!(out, ["../diary", "READ root/etc/passwd", "8"], "{went:?}");
@@ -145,7 +131,7 @@ fn p2_nothing_beyond_the_place_is_served() {
 fn p2_a_place_that_is_shut_again_gives_no_byte_more() {
     let keeper = Keeper::opens(&["~/.tool"]);
     let room = room(&keeper);
-    let script = "repo=$PWD; exec 7< ~/.tool/key; head -c 3 <&7; echo; cd ~/.tool/deep; touch $repo/ready; \
+    let script = "repo=$PWD; exec 7< ~/.tool/key; dd bs=3 count=1 status=none <&7; echo; cd ~/.tool/deep; touch $repo/ready; \
                   until [ -e $repo/go ]; do sleep 0.05; done; cat <&7; cat ~/.tool/config; ls; ls er; cat er/file; echo end";
     let Some((running, _)) = watched(&room, &["/bin/bash", "-c", script]) else { return };
     let ready = room.task.tree().join("ready");
@@ -206,13 +192,19 @@ fn p2_a_link_that_a_jail_planted_in_a_place_of_its_own_opens_nothing() {
     // As an earlier run left it.
     symlink(room.home.join(".ssh"), shared.join("vault")).unwrap();
     room.grants.write = vec![shared.clone()];
-    room.asked = Some((vec![shared.join("vault")], Arc::clone(&keeper) as Arc<dyn Doorkeeper>));
-    let doors = {
-        let (places, keeper) = room.asked.as_ref().unwrap();
-        supervise::decoy::Doors::open(places, &room.grants.write, &[], Arc::clone(keeper))
+    let opened = |places: &[std::path::PathBuf], closed: &[std::path::PathBuf]| {
+        let keeper = Arc::clone(&keeper) as Arc<dyn Doorkeeper>;
+        supervise::decoy::Doors::open(places, &room.grants.write, closed, keeper).places().len()
     };
-    assert_eq!(doors.places(), [] as [&std::path::Path; 0], "it is not even asked about");
+    assert_eq!(opened(&[shared.join("vault")], &[]), 0, "it is not even asked about");
     let mut text = String::new();
     fs::File::open(shared.join("vault/id_ed25519")).unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, crate::room::SECRET, "although it leads there");
+
+    // What holds Airlock's own data, lies in them, or leads there by a link of the person's.
+    let data = room.layout.data.clone();
+    let link = room.home.join("link");
+    symlink(data.join("tasks"), &link).unwrap();
+    let near = [data.parent().unwrap().to_owned(), data.clone(), data.join("tasks/other"), link];
+    assert_eq!((opened(&near, &[]), opened(&near, &[data])), (4, 0), "Airlock's own state is served to nobody");
 }

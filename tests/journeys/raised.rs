@@ -76,6 +76,19 @@ fn p8_time_memory_and_disk_are_raised_while_the_run_goes_on() {
 }
 
 #[test]
+fn p8_a_run_that_nobody_answers_for_ends_in_its_time() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let task = start(&person, &repo.path, "wall = \"4s\"", "sleep 600");
+    let ask = asked(&person, "wall");
+    eventually("its time is over", SOON, || (show(&person, &task)["state"] == "ended").then_some(()));
+    let detail = text(&told(&person, &task, "wall"), "detail");
+    assert!(detail.contains("reached its 4 seconds"), "as it was: {detail}");
+    let state = &person.airlock(["ask", "show", &text(&ask, "id"), "--json"]).ok().json()["state"];
+    assert_eq!(state, "ended");
+}
+
+#[test]
 fn p8_bytes_are_carried_again_once_the_person_says_so_and_not_before() {
     let person = Sandbox::new();
     let repo = person.small_repo();

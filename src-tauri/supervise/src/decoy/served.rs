@@ -14,7 +14,6 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,13 +41,11 @@ pub type Pass = Box<dyn Fn() -> bool + Send>;
 pub struct Doors {
     keeper: Arc<dyn Doorkeeper>,
     roots: HashMap<PathBuf, Root>,
-    /// Airlock's own directories by device and inode: they are served to nobody, wherever they turn up.
-    closed: Vec<(u64, u64)>,
 }
 
 impl std::fmt::Debug for Doors {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Doors").field("roots", &self.roots).field("closed", &self.closed).finish_non_exhaustive()
+        f.debug_struct("Doors").field("roots", &self.roots).finish_non_exhaustive()
     }
 }
 
@@ -73,8 +70,7 @@ impl Doors {
             Some((place.clone(), Root::open(&real)?))
         };
         let roots = places.iter().filter_map(open).collect();
-        let closed = own.iter().filter_map(|path| path.metadata().ok()).map(|found| (found.dev(), found.ino())).collect();
-        Self { keeper, roots, closed }
+        Self { keeper, roots }
     }
 
     /// The places that can be served.
@@ -251,8 +247,7 @@ impl Serving {
     fn look(&self, doors: &Doors, spot: &Spot<'_>) -> Result<Attributes, Errno> {
         let root = doors.roots.get(spot.real).ok_or(Errno::ACCESS)?;
         let fd = root.at(&spot.below, OFlags::PATH)?;
-        let (attributes, _) = attributes(doors, &fd)?;
-        Ok(attributes)
+        attributes(&fd)
     }
 
     /// Attributes of what may be looked at; `None` where it may not. Nobody is asked.
@@ -289,8 +284,8 @@ impl Serving {
         let names = |open: &Open| if let Opened::Directory(names) = &open.what { names.len() } else { 0 };
         let room = NAMES.saturating_sub(self.open.values().map(names).sum());
         let opened = doors.roots.get(spot.real).ok_or(Errno::ACCESS).and_then(|root| match directory {
-            true => list(root, doors, &spot.below, room),
-            false => file(root, doors, &spot.below),
+            true => list(root, &spot.below, room),
+            false => file(root, &spot.below),
         });
         let pass = self.passes.remove(&key)?;
         Some(match opened {
@@ -344,33 +339,29 @@ fn refused(e: Errno) -> Answer {
     })
 }
 
-/// What a descriptor is, and its device and inode.
-fn attributes(doors: &Doors, fd: &OwnedFd) -> Result<(Attributes, (u64, u64)), Errno> {
+/// What a descriptor is.
+fn attributes(fd: &OwnedFd) -> Result<Attributes, Errno> {
     let found = rustix::fs::fstat(fd)?;
     let kind = FileType::from_raw_mode(found.st_mode);
-    let at = (found.st_dev, found.st_ino);
-    let served = matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
-    if !served || doors.closed.contains(&at) {
+    if !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink) {
         return Err(Errno::ACCESS);
     }
     // No set-id bit, and nothing to write.
     let mode = kind.as_raw_mode() | (found.st_mode & 0o755);
     let nanoseconds = u32::try_from(found.st_mtime_nsec).unwrap_or(0);
-    Ok((Attributes { size: u64::try_from(found.st_size).unwrap_or(0), changed: (found.st_mtime, nanoseconds), mode }, at))
+    Ok(Attributes { size: u64::try_from(found.st_size).unwrap_or(0), changed: (found.st_mtime, nanoseconds), mode })
 }
 
-fn file(root: &Root, doors: &Doors, below: &[u8]) -> Result<Opened, Errno> {
+fn file(root: &Root, below: &[u8]) -> Result<Opened, Errno> {
     let fd = root.at(below, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-    let (found, _) = attributes(doors, &fd)?;
-    if FileType::from_raw_mode(found.mode) != FileType::RegularFile {
+    if FileType::from_raw_mode(attributes(&fd)?.mode) != FileType::RegularFile {
         return Err(Errno::ISDIR);
     }
     Ok(Opened::File(fd))
 }
 
-fn list(root: &Root, doors: &Doors, below: &[u8], room: usize) -> Result<Opened, Errno> {
+fn list(root: &Root, below: &[u8], room: usize) -> Result<Opened, Errno> {
     let fd = root.at(below, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    attributes(doors, &fd)?;
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(&fd)? {
         let entry = entry?;
