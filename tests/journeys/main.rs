@@ -9,6 +9,7 @@ mod brought;
 mod clients;
 mod codes_and_streams;
 mod doors;
+mod forges;
 mod killed;
 mod limits;
 mod pressure;

@@ -4,6 +4,7 @@ use crate::arbiter::{Arbiter, Limits, Permit, Wanted};
 use crate::attach::Vault;
 use crate::authority::Authority;
 use crate::dns;
+use crate::forges;
 use crate::forward::{Dialled, Failed, Open, Roads, reachable, reset};
 use crate::gate::{Gate, name};
 use crate::held::{self, Waited};
@@ -324,7 +325,13 @@ impl Door {
         ruling: &Ruling,
         who: &Process,
     ) -> Option<Permit> {
-        let wanted = Wanted { target: target.clone(), request: None, by_host: true, who: who.clone(), ruling: ruling.clone() };
+        let wanted = Wanted {
+            target: target.clone(),
+            request: None,
+            by_host: true,
+            who: who.clone(),
+            ruling: forges::marked(ruling, target),
+        };
         let mut answer = self.arbiter.permit(wanted);
         if let Ok(known) = tokio::time::timeout(held::AT_ONCE, &mut answer).await {
             return known.ok();

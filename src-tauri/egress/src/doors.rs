@@ -1,20 +1,20 @@
 //! Requests that push: no policy and no answer lets one through here, as a push is judged by its refs.
 
 use crate::body::{AnyBody, Broken};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Largest list of files that an LFS client sends at once.
+/// Largest body that is read whole: a list of files that an LFS client sends at once, documents of GraphQL.
 const LIST: usize = 1 << 20;
 
 /// What to do instead.
 pub(crate) const HOW: &str = "nothing is pushed from inside: commit, and the person applies or pushes what they approved";
 
-/// How long a list of files may take to come.
+/// How long it may take to come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether a request writes to a git repository, by its first line alone. `path` is the plain form, as it goes on.
@@ -46,12 +46,19 @@ pub(crate) fn parameters(query: Option<&str>) -> impl Iterator<Item = (String, S
     })
 }
 
-/// Looks into a request for files of LFS, which says in its body whether it uploads. Gives the request back with its body. As many
-/// lists are in memory as `room` has places.
-pub(crate) async fn uploads(request: Request<AnyBody>, room: &Semaphore) -> Result<(Request<AnyBody>, bool), Broken> {
-    if !lists(&plain(request.uri().path())) {
-        return Ok((request, false));
-    }
+/// Whether a request is for files of LFS, which says in its body whether it uploads.
+pub(crate) fn is_list(request: &Request<AnyBody>) -> bool {
+    lists(&plain(request.uri().path()))
+}
+
+/// Whether the body of such a request uploads: what is no list of downloads does.
+pub(crate) fn uploads(body: &[u8]) -> bool {
+    !serde_json::from_slice::<Operation>(body).is_ok_and(|list| list.0.as_deref() == Some("download"))
+}
+
+/// Reads a body whole, since it says what the request does, and gives the request back with it. As many are in memory as `room` has
+/// places.
+pub(crate) async fn whole(request: Request<AnyBody>, room: &Semaphore) -> Result<(Request<AnyBody>, Bytes), Broken> {
     let place = room.acquire().await?;
     let (head, mut body) = request.into_parts();
     let read = async {
@@ -61,17 +68,17 @@ pub(crate) async fn uploads(request: Request<AnyBody>, room: &Semaphore) -> Resu
                 bytes.extend_from_slice(data);
             }
             if bytes.len() > LIST {
-                return Err(format!("a list of files for LFS has more than {LIST} bytes").into());
+                return Err(format!("a body that says what is done has more than {LIST} bytes").into());
             }
         }
         Ok::<_, Broken>(bytes)
     };
-    let bytes = tokio::time::timeout(PATIENCE, read).await.map_err(|_| "a list of files for LFS did not come to an end")??;
+    let bytes =
+        tokio::time::timeout(PATIENCE, read).await.map_err(|_| "a body that says what is done did not come to an end")??;
     drop(place);
-    // What is no list of downloads uploads.
-    let downloads = serde_json::from_slice::<Operation>(&bytes).is_ok_and(|list| list.0.as_deref() == Some("download"));
-    let body = Full::new(bytes.freeze()).map_err(|never| match never {}).boxed();
-    Ok((Request::from_parts(head, body), !downloads))
+    let bytes = bytes.freeze();
+    let body = Full::new(bytes.clone()).map_err(|never| match never {}).boxed();
+    Ok((Request::from_parts(head, body), bytes))
 }
 
 /// The one operation of a list: none where two servers could read another, as some take a name in any case, and of two the first or the last.
@@ -134,7 +141,9 @@ mod tests {
         let room = &Semaphore::new(1);
         let ask = |body: &'static str| async move {
             let request = Request::post("/a/b.git/info/LFS/objects/batch/").body(crate::body::words(body.to_owned())).unwrap();
-            let (request, uploads) = uploads(request, room).await.unwrap();
+            assert!(is_list(&request));
+            let (request, bytes) = whole(request, room).await.unwrap();
+            let uploads = uploads(&bytes);
             let back = request.into_body().collect().await.unwrap().to_bytes();
             assert_eq!(back, body.as_bytes(), "the body goes on as it was");
             uploads

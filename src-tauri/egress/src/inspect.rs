@@ -7,6 +7,7 @@ use crate::authority::Authority;
 use crate::body::{self, AnyBody};
 use crate::budget::{Budget, Spent, Way};
 use crate::doors;
+use crate::forges::{self, Does};
 use crate::forward::{End, Open};
 use crate::gate::Gate;
 use crate::hops;
@@ -15,7 +16,7 @@ use crate::scrub::{self, Needles};
 use crate::upstream::{Outside, Unanswered, Upstream};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::header::{HOST, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
@@ -255,6 +256,10 @@ impl Read {
         if doors::pushes(judged.method(), judged.path(), head.uri.query()) {
             return Err(refused(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
         }
+        if let Some(forge) = forges::writes(&self.target, &judged) {
+            let why = format!("on {forge} this writes, or makes a way to; {}", doors::HOW);
+            return Err(refused(StatusCode::FORBIDDEN, own("git.forge", why)));
+        }
         let (ruling, shares, ended) = self.permitted(&judged).await?;
         let ended = ended.map(one_life);
 
@@ -281,11 +286,7 @@ impl Read {
         };
         let carried = body.take().map(|body| passing(body, Way::Out));
         let request = Request::from_parts(head, carried.unwrap_or_else(|| body::words(String::new())));
-        let uploads = doors::uploads(request, &self.reader.lists).await;
-        let (request, uploads) = uploads.map_err(|e| refused(StatusCode::PAYLOAD_TOO_LARGE, own("git.push", e.to_string())))?;
-        if uploads {
-            return Err(refused(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
-        }
+        let request = self.said(request, &judged).await?;
         let mut untold = Untold { read: self, shown, ruling: Some(ruling.clone()) };
         let sent = tokio::select! {
             sent = self.upstream.send(request) => sent,
@@ -310,6 +311,42 @@ impl Read {
         Ok((response, ruling))
     }
 
+    /// Looks into bodies that say what is done.
+    async fn said(&self, request: Request<AnyBody>, judged: &HttpRequest) -> Result<Request<AnyBody>, Stopped> {
+        let denied = |status, ruling| Stopped { status, verdict: Verdict::Denied, ruling };
+        let (list, graphql) = (doors::is_list(&request), forges::is_graphql(&self.target, judged));
+        if !list && !graphql {
+            return Ok(request);
+        }
+        let query = request.uri().query().map(str::to_owned);
+        let kind = request.headers().get(CONTENT_TYPE).and_then(|t| t.to_str().ok()).unwrap_or_default();
+        let json = !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/graphql");
+        let read = doors::whole(request, &self.reader.lists).await;
+        let (request, body) = read.map_err(|e| denied(StatusCode::PAYLOAD_TOO_LARGE, own("git.push", e.to_string())))?;
+        if list && doors::uploads(&body) {
+            return Err(denied(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
+        }
+        if !graphql {
+            return Ok(request);
+        }
+        match forges::does(&body, query.as_deref(), json) {
+            Does::Reads => {}
+            Does::Writes(why) => {
+                return Err(denied(StatusCode::FORBIDDEN, own("git.forge", format!("{why}; {}", doors::HOW))));
+            }
+            Does::Asks(names) => {
+                // Its own words, so that a word on one mutation is none on another.
+                let path = format!("{}:mutation({})", judged.path(), names.join(","));
+                let asked = HttpRequest::new(judged.method(), &path);
+                let asked = asked.map_err(|e| denied(StatusCode::BAD_REQUEST, own("path check", e.to_string())))?;
+                let reason = "a mutation says or changes something there in your name".to_owned();
+                let ruling = Ruling { decision: Decision::Ask, ..own("git.forge", reason) };
+                self.ask(&asked, ruling, true).await?;
+            }
+        }
+        Ok(request)
+    }
+
     fn too_many(&self) -> Stopped {
         let why = format!("{UNDER_WAY} requests of this run are under way");
         self.reader.gate.recorder.limit_by("requests", why.clone(), Some(self.who.clone()));
@@ -331,12 +368,19 @@ impl Read {
             Decision::Ask if self.granted && !answer.narrow => return Ok((answer.ruling, shares, None)),
             Decision::Ask => {}
         }
+        let (ruling, ended) = self.ask(judged, answer.ruling, answer.narrow).await?;
+        Ok((ruling, shares, Some(ended)))
+    }
+
+    /// The person's word on a request; on this one alone where it is `narrow`.
+    async fn ask(&self, judged: &HttpRequest, asks: Ruling, narrow: bool) -> Result<(Ruling, watch::Receiver<bool>), Stopped> {
+        let denied = |ruling| Stopped { status: StatusCode::FORBIDDEN, verdict: Verdict::Denied, ruling };
         let wanted = Wanted {
             target: self.target.clone(),
             request: Some(judged.clone()),
-            by_host: !answer.narrow,
+            by_host: !narrow,
             who: self.who.clone(),
-            ruling: answer.ruling.clone(),
+            ruling: forges::marked(&asks, &self.target),
         };
         let mut asked = self.reader.arbiter.permit(wanted);
         let permit = match tokio::time::timeout(crate::held::AT_ONCE, &mut asked).await {
@@ -344,16 +388,16 @@ impl Read {
             Err(_) => {
                 let http = Http { method: judged.method().into(), path: judged.path().into(), status: None, millis: 0 };
                 let who = Some(self.who.clone());
-                self.reader.gate.tell_request(&self.target, None, Verdict::Held, &answer.ruling, http, who);
+                self.reader.gate.tell_request(&self.target, None, Verdict::Held, &asks, http, who);
                 tokio::time::timeout(self.reader.gate.hold(), &mut asked).await.ok().and_then(Result::ok)
             }
         };
         match permit {
-            Some(Permit::Granted { ruling, ended }) => Ok((ruling, shares, Some(ended))),
+            Some(Permit::Granted { ruling, ended }) => Ok((ruling, ended)),
             Some(Permit::Refused(ruling)) => Err(denied(ruling)),
             None => {
                 let reason = format!("nobody answered within {} s; the ask stays open", self.reader.gate.hold().as_secs());
-                Err(denied(Ruling { reason, ..answer.ruling }))
+                Err(denied(Ruling { reason, ..asks }))
             }
         }
     }

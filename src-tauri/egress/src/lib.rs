@@ -17,6 +17,7 @@ mod budget;
 mod dns;
 mod door;
 mod doors;
+mod forges;
 mod forward;
 mod gate;
 mod held;
