@@ -132,7 +132,7 @@ fn p2_a_place_that_is_shut_again_gives_no_byte_more() {
     let keeper = Keeper::opens(&["~/.tool"]);
     let room = room(&keeper);
     let script = "repo=$PWD; exec 7< ~/.tool/key; dd bs=3 count=1 status=none <&7; echo; cd ~/.tool/deep; touch $repo/ready; \
-                  until [ -e $repo/go ]; do sleep 0.05; done; cat <&7; cat ~/.tool/config; ls; ls er; cat er/file; echo end";
+                  until [ -e $repo/go ]; do sleep 0.05; done; read -r -u 7 rest && echo $rest; cat <&7; cat ~/.tool/config; ls; ls er; cat er/file; echo end";
     let Some((running, _)) = watched(&room, &["/bin/bash", "-c", script]) else { return };
     let ready = room.task.tree().join("ready");
     testkit::eventually("the first bytes are read", std::time::Duration::from_secs(20), || ready.exists().then_some(()));
