@@ -107,3 +107,14 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     }
     ends[name.len()]
 }
+
+/// Documents of GraphQL: nothing but the word itself makes a mutation, and one that is asked about is named.
+pub(crate) fn graphql(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let (body, query) = if *kind & 2 == 0 { (bytes, None) } else { (&b""[..], std::str::from_utf8(bytes).ok()) };
+    if let egress::Does::Asks(names) = egress::does(body, query, *kind & 1 == 0) {
+        assert!(!names.is_empty() && names.iter().all(|n| n.bytes().all(|b| b.is_ascii_alphanumeric())), "{names:?}");
+        let text = String::from_utf8_lossy(bytes);
+        assert!(text.contains("mutation") || text.contains(['\\', '%']), "only a mutation is asked about: {text}");
+    }
+}

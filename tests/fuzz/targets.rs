@@ -27,6 +27,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("terminal", terminal),
     ("dns", names::dns),
     ("requests", names::requests),
+    ("graphql", names::graphql),
     ("stat", names::stat),
     ("patterns", names::patterns),
     ("changes", review::changes),

@@ -128,7 +128,7 @@ pub(crate) fn is_graphql(target: &Target, request: &HttpRequest) -> bool {
 
 /// What documents of GraphQL do.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Does {
+pub enum Does {
     /// They only read.
     Reads,
     /// They change what is said about code, by these mutations: that is asked about.
@@ -138,7 +138,7 @@ pub(crate) enum Does {
 }
 
 /// Reads the body and the query of a request for GraphQL.
-pub(crate) fn does(body: &[u8], query: Option<&str>, json: bool) -> Does {
+pub fn does(body: &[u8], query: Option<&str>, json: bool) -> Does {
     let unknown = |why: &str| Does::Writes(format!("what it does can't be told: {why}"));
     let mut texts = Vec::new();
     for (name, value) in crate::doors::parameters(query) {

@@ -43,6 +43,7 @@ pub use attach::Vault;
 pub use authority::{Authority, AuthorityError};
 pub use dns::answered;
 pub use door::{Inlets, Reading, ServeError, serve};
+pub use forges::{Does, does};
 pub use preview::{Inward, Preview};
 pub use proxy::{BadProxy, Proxies};
 pub use upstream::system_roots;
