@@ -19,6 +19,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 
+mod reached;
+
 /// Keeps all facts; announces every connection, or none.
 struct Log {
     facts: Mutex<Vec<Fact>>,
