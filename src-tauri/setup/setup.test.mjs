@@ -93,7 +93,7 @@ test('a terminal needs no toolkit, and starting needs no test driver', () => {
   const names = (purpose) => missing(purpose, nothing).map((need) => need.what)
   assert.deepEqual(names('terminal'), ['a C compiler (cc)'])
   assert.deepEqual(names('start'), ['a C compiler (cc)', 'pkg-config', 'WebKitGTK 4.1 with headers'])
-  assert.deepEqual(names('test').slice(-7), ['Xvfb', 'WebKitWebDriver', 'Chromium', 'dbus-daemon', 'ssh-agent', 'bubblewrap (bwrap)', 'apparmor_parser'])
+  assert.deepEqual(names('test').slice(-8), ['Xvfb', 'WebKitWebDriver', 'Chromium', 'dbus-daemon', 'gnome-keyring-daemon and secret-tool', 'ssh-agent', 'bubblewrap (bwrap)', 'apparmor_parser'])
   const beside = (purpose) => names(purpose).filter((what) => !names('test').includes(what))
   assert.deepEqual(beside('long'), ['a C++ compiler (c++)'])
   assert.deepEqual(beside('machine'), ['QEMU', 'debootstrap', 'mke2fs'], 'neither longer form needs the other')

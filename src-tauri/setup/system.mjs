@@ -72,6 +72,15 @@ export const NEEDS = [
     pacman: ['dbus'],
   },
   {
+    what: 'gnome-keyring-daemon and secret-tool',
+    why: 'the tests take a credential from a real keyring',
+    for: 'test',
+    there: (probe) => probe.program('gnome-keyring-daemon') && probe.program('secret-tool'),
+    apt: ['gnome-keyring', 'libsecret-tools'],
+    dnf: ['gnome-keyring', 'libsecret'],
+    pacman: ['gnome-keyring', 'libsecret'],
+  },
+  {
     what: 'ssh-agent',
     why: 'the tests attack a real agent of keys',
     for: 'test',

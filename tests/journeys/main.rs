@@ -19,6 +19,7 @@ mod raised;
 mod reading;
 mod real_agent;
 mod shell_agent;
+mod sources;
 mod steps;
 mod together;
 mod watching;

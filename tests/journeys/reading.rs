@@ -35,7 +35,7 @@ impl<'s> World<'s> {
         Self { repo: person.small_repo(), policy: person.file("policy.toml", &policy), server, person }
     }
 
-    fn command(&self, script: &str) -> std::process::Command {
+    pub(crate) fn command(&self, script: &str) -> std::process::Command {
         let mut c = self.person.airlock_command(["run", "--repo"]);
         c.arg(&self.repo.path).arg("--policy").arg(&self.policy).args(["--", "bash", "-c", script]);
         c.env("SSL_CERT_FILE", &self.server.authority).env("TEST_KEY", KEY);

@@ -10,6 +10,7 @@ use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderName, HeaderVa
 use hyper::http::request::Parts;
 use policy::{Attach, Credential, Host, HttpRequest};
 use secrets::Secret;
+use std::time::Instant;
 
 /// Headers that carry keys of well-known services, beside those that the policy names.
 const KEYS: [&str; 10] = [
@@ -29,6 +30,8 @@ const KEYS: [&str; 10] = [
 pub struct Vault {
     credentials: Vec<(Credential, Option<Secret>)>,
     placeholder: String,
+    /// When they were taken.
+    taken: Instant,
 }
 
 /// Why a request does not go on.
@@ -38,7 +41,7 @@ pub(crate) struct Foreign(pub(crate) String);
 impl Vault {
     /// `placeholder` is what stands for every one of them inside; a credential that is not to be had comes without its secret.
     pub fn new(credentials: Vec<(Credential, Option<Secret>)>, placeholder: String) -> Self {
-        Self { credentials, placeholder }
+        Self { credentials, placeholder, taken: Instant::now() }
     }
 
     /// None at all.
@@ -91,6 +94,12 @@ impl Vault {
                 credential.missing()
             )));
         };
+        if let Some(lease) = credential.lease().filter(|lease| self.taken.elapsed() >= *lease) {
+            return Err(Foreign(format!(
+                "{name} can't be attached: it was good for {} s; start again, and it is taken anew",
+                lease.as_secs()
+            )));
+        }
         put(&credential.attach, secret, request).map_err(|e| Foreign(format!("{name} can't be attached: {e}")))?;
         Ok(Some(name))
     }

@@ -12,16 +12,18 @@ impl Engine {
     pub(crate) fn secrets(&self, in_force: &policy_file::InForce, by_hand: &[(String, String)]) -> Zeroizing<Vec<u8>> {
         let given = |name: &str| by_hand.iter().any(|(k, _)| k == name);
         let word = |c: &policy::Credential| {
+            let told = |e: secrets::NoSecret| Some(e.to_string());
             let found = match &c.from {
                 Source::Env(name) if given(name) => return None,
-                Source::Env(name) => self.host.var(name).filter(|v| !v.is_empty()).and_then(|v| Secret::new(v.to_owned()).ok()),
-                Source::File(path) => match Secret::of_file(&path.under(&self.host.home)) {
-                    Ok(secret) => Some(secret),
-                    Err(e) => {
-                        tracing::warn!(error = %e, credential = c.index, "a credential is not to be had");
-                        None
-                    }
+                Source::Env(name) => match self.host.var(name).filter(|v| !v.is_empty()) {
+                    Some(value) => Secret::new(value.to_owned()).map_err(told),
+                    None => Err(None),
                 },
+                Source::File(path) => Secret::of_file(&path.under(&self.host.home)).map_err(told),
+                Source::Keyring(attributes) => Secret::of_keyring(attributes).map_err(told),
+                Source::Command(words, _) => supervise::outside::asked(words, &self.host.home)
+                    .map_err(Some)
+                    .and_then(|said| Secret::of_line(&said).map_err(|e| Some(format!("of what `{}` said: {e}", words[0])))),
             };
             Some(SecretWord::new(c.index, found.map(|s| s.reveal().to_owned())))
         };

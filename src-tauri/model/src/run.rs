@@ -61,12 +61,23 @@ pub struct SecretWord {
     /// Which credential of the policy.
     pub credential: usize,
     text: Option<String>,
+    /// Why it was not to be had, in words without it.
+    #[serde(default)]
+    why: Option<String>,
 }
 
 impl SecretWord {
-    /// One; none where it was not to be had.
-    pub fn new(credential: usize, text: Option<String>) -> Self {
-        Self { credential, text }
+    /// One, or why it was not to be had.
+    pub fn new(credential: usize, found: Result<String, Option<String>>) -> Self {
+        match found {
+            Ok(text) => Self { credential, text: Some(text), why: None },
+            Err(why) => Self { credential, text: None, why },
+        }
+    }
+
+    /// Why it was not to be had, where that is known.
+    pub fn why(&self) -> Option<&str> {
+        self.why.as_deref()
     }
 
     /// Whether it was not to be had.

@@ -7,6 +7,8 @@ use crate::place::HostPath;
 use crate::problem::quote;
 use crate::read::{At, Notes, Table};
 use crate::source::Whose;
+use crate::unit;
+use std::time::Duration;
 
 /// The port that credentials are sent to: nowhere but over TLS.
 const PORT: u16 = 443;
@@ -48,6 +50,10 @@ pub enum Source {
     Env(String),
     /// The first line of this file, as it is when a run starts.
     File(HostPath),
+    /// What this program of the person's says on its first line when a run starts; good for so long, or until the run ends.
+    Command(Vec<String>, Option<Duration>),
+    /// The one item of the desktop's keyring that has these attributes, when a run starts.
+    Keyring(Vec<(String, String)>),
 }
 
 impl Credential {
@@ -60,7 +66,14 @@ impl Credential {
         match &self.from {
             Source::Env(name) => format!("{name} was not set in the environment"),
             Source::File(path) => format!("{path} could not be read as one line"),
+            Source::Command(words, _) => format!("`{}` gave nothing that could be one", words.join(" ")),
+            Source::Keyring(attributes) => format!("the keyring had nothing for {}", listed(attributes)),
         }
+    }
+
+    /// For how long it is good.
+    pub fn lease(&self) -> Option<Duration> {
+        if let Source::Command(_, lease) = &self.from { *lease } else { None }
     }
 
     /// Whether it is attached to this request of its host.
@@ -81,6 +94,14 @@ impl Credential {
         let from = match &self.from {
             Source::Env(name) => format!("env = {}", text(name)),
             Source::File(path) => format!("file = {}", text(&path.to_string())),
+            Source::Command(words, lease) => {
+                let lease = lease.map_or_else(String::new, |l| format!(", lease = \"{}s\"", l.as_secs()));
+                format!("command = {}{lease}", list(words.clone()))
+            }
+            Source::Keyring(attributes) => {
+                let pairs: Vec<String> = attributes.iter().map(|(k, v)| format!("{} = {}", text(k), text(v))).collect();
+                format!("keyring = {{ {} }}", pairs.join(", "))
+            }
         };
         let methods = list(self.requests.methods.clone().unwrap_or_default());
         let paths = list(self.requests.paths.iter().flatten().map(ToString::to_string).collect());
@@ -200,9 +221,28 @@ fn from(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Source> {
         }
         return None;
     };
-    let given: Vec<(&str, At<String>)> = SOURCES.iter().filter_map(|s| Some((*s, from.text(notes, s)?))).collect();
-    from.text(notes, "lease");
+    let written = SOURCES.iter().filter(|s| from.value(s).is_some()).count();
     let span = from.span.clone();
+    if written != 1 {
+        let message = format!("`{}` needs exactly one of {}", from.path, SOURCES.join(", "));
+        notes.problem(&span, message, "as in { env = \"NAME\" }");
+        return None;
+    }
+    let lease = from.text(notes, "lease");
+    if let Some(At { span, .. }) = lease.as_ref().filter(|_| from.value("command").is_none()) {
+        notes.problem(span, "only what a command gives has a lease", "leave it out");
+    }
+    if let Some(words) = from.texts(notes, "command") {
+        let found = command(&words, lease, notes);
+        from.end(notes);
+        return found;
+    }
+    if let Some(keyring) = from.table(notes, "keyring") {
+        let found = keyring_of(keyring, notes);
+        from.end(notes);
+        return found;
+    }
+    let given: Vec<(&str, At<String>)> = ["env", "file"].iter().filter_map(|s| Some((*s, from.text(notes, s)?))).collect();
     let found = match given.as_slice() {
         [("env", At { value, span })] => {
             if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
@@ -217,16 +257,46 @@ fn from(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Source> {
                 None
             }
         },
-        [(other, _)] => {
-            notes.not_yet(&span, t.path.clone(), format!("nothing is taken from a {other} yet, so it is not attached"));
-            None
-        }
-        _ => {
-            let message = format!("`{}` needs exactly one of {}", from.path, SOURCES.join(", "));
-            notes.problem(&span, message, "as in { env = \"NAME\" }");
-            None
-        }
+        _ => None,
     };
     from.end(notes);
     found
+}
+
+fn command(words: &At<Vec<At<String>>>, lease: Option<At<String>>, notes: &mut Notes<'_>) -> Option<Source> {
+    const HINT: &str = "as in [\"pass\", \"show\", \"api\"]; no shell is asked";
+    let texts: Vec<String> = words.value.iter().map(|w| w.value.clone()).collect();
+    if texts.first().is_none_or(String::is_empty) || texts.iter().any(|w| w.chars().any(model::path::hides)) {
+        notes.problem(&words.span, "that is no program with its arguments", HINT);
+        return None;
+    }
+    let lease = match lease {
+        None => None,
+        Some(At { value, span }) => match unit::duration(&value).filter(|d| (1..=30 * 86_400).contains(&d.as_secs())) {
+            Some(lease) => Some(lease),
+            None => {
+                notes.problem(&span, format!("a lease can't be {}", quote(&value)), "from \"1s\" to \"30d\", as in \"15m\"");
+                return None;
+            }
+        },
+    };
+    Some(Source::Command(texts, lease))
+}
+
+fn keyring_of(table: Table<'_>, notes: &mut Notes<'_>) -> Option<Source> {
+    let span = table.span.clone();
+    let pairs: Vec<(String, String)> = table.pairs(notes).into_iter().map(|(k, v)| (k.value, v.value)).collect();
+    if pairs.is_empty() || pairs.len() > 16 {
+        notes.problem(
+            &span,
+            "an item of the keyring is named by its attributes",
+            "as in { service = \"api\", username = \"me\" }",
+        );
+        return None;
+    }
+    Some(Source::Keyring(pairs))
+}
+
+fn listed(attributes: &[(String, String)]) -> String {
+    attributes.iter().map(|(k, v)| format!("{k} {v}")).collect::<Vec<_>>().join(", ")
 }

@@ -115,6 +115,14 @@ pub fn show(policy: &Policy) -> Vec<String> {
         let from = match &c.from {
             Source::Env(name) => format!("{name} of your environment"),
             Source::File(path) => path.to_string(),
+            Source::Command(words, None) => format!("what `{}` says when a run starts", words.join(" ")),
+            Source::Command(words, Some(lease)) => {
+                format!("what `{}` says when a run starts, for {} s", words.join(" "), lease.as_secs())
+            }
+            Source::Keyring(pairs) => {
+                let pairs: Vec<String> = pairs.iter().map(|(k, v)| format!("{k} {v}")).collect();
+                format!("the keyring's item for {}", pairs.join(", "))
+            }
         };
         let how = match &c.attach {
             Attach::Header(name) => format!("as the header {name}"),

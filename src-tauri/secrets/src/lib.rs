@@ -11,6 +11,8 @@
 //! let copy = secret.clone();
 //! ```
 
+mod keyring;
+
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -31,6 +33,9 @@ pub enum NoSecret {
     /// It is empty, has a line break or another control character, or is too long; none of it is said.
     #[error("what is there is no secret: it is empty, longer than {LARGEST} bytes, or holds a control character")]
     Odd,
+    /// The desktop's keyring does not give it.
+    #[error("the keyring does not give it: {0}")]
+    Keyring(String),
     /// The file can't be read.
     #[error("{} can't be read: {source}", path.display())]
     File {
@@ -68,7 +73,15 @@ impl Secret {
         }
         let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST + 2));
         file.take(LARGEST as u64 + 2).read_to_end(&mut bytes).map_err(failed)?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| NoSecret::Odd)?;
+        Self::of_line(&bytes)
+    }
+
+    /// Takes the first line of what a program said.
+    ///
+    /// # Errors
+    /// What is no secret.
+    pub fn of_line(bytes: &[u8]) -> Result<Self, NoSecret> {
+        let text = std::str::from_utf8(bytes).map_err(|_| NoSecret::Odd)?;
         Self::new(text.lines().next().unwrap_or_default().to_owned())
     }
 

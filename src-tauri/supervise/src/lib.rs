@@ -14,6 +14,7 @@ mod freeze;
 pub mod keeper;
 pub mod limits;
 pub mod notify;
+pub mod outside;
 mod real;
 mod spawn;
 mod stop;

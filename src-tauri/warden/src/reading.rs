@@ -51,12 +51,12 @@ impl Secrets {
 
     /// What can't be attached in this run, in words.
     pub(crate) fn missing(&self, policy: &Policy) -> Vec<String> {
-        let empty = self.0.iter().filter(|w| w.is_empty()).map(|w| w.credential);
-        let of = |index| policy.credentials.iter().find(|c| c.index == index);
-        let words = |c: &policy::Credential| {
-            format!("credential[{}] for {}: {}, so that its requests are refused", c.index, c.host, c.missing())
+        let words = |w: &SecretWord| {
+            let c = policy.credentials.iter().find(|c| c.index == w.credential)?;
+            let why = w.why().map_or_else(|| c.missing(), str::to_owned);
+            Some(format!("credential[{}] for {}: {why}, so that its requests are refused", c.index, c.host))
         };
-        empty.filter_map(of).map(words).collect()
+        self.0.iter().filter(|w| w.is_empty()).filter_map(words).collect()
     }
 
     fn take(&mut self, index: usize) -> Option<Option<Secret>> {
