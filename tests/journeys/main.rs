@@ -18,6 +18,7 @@ mod proxied;
 mod raised;
 mod reading;
 mod real_agent;
+mod registries;
 mod shell_agent;
 mod sources;
 mod steps;

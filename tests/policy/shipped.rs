@@ -69,7 +69,6 @@ fn a_file_with_every_key_is_read_and_says_what_is_not_in_force() {
     let want = [
         "events.reads",
         "events.bodies",
-        "network.ecosystems",
         "git.history",
         "git.lfs",
         "git.push",

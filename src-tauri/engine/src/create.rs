@@ -84,6 +84,7 @@ impl Engine {
                         .map_err(|_| Error::new(Code::Usage, "the repository's .airlock.toml is not UTF-8"))?,
                 ),
             };
+            self.add_registries(&mut policy, &git, progress)?;
             let in_force = policy_file::in_force(&policy)?;
             self.bring(&git, &facts, &in_force, progress)?;
             self.make_home(&self.host.layout.task(&id).home(), in_force.shows_tools())?;

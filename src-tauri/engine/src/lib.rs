@@ -26,6 +26,7 @@ mod policy_paths;
 mod preview;
 mod promises;
 mod recover;
+mod registries;
 mod repos;
 mod review;
 mod stop;

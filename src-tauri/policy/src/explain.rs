@@ -90,9 +90,13 @@ pub fn show(policy: &Policy) -> Vec<String> {
         out.push("A browser's own sandbox can't start; `[jail] nested = true` in a policy of yours lets it.".into());
     }
     out.push(format!(
-        "Not there: your home and all in it but the tools; named: {}. A touch of ~/.ssh is told; of the others not yet.",
+        "Not there: your home and all in it but the tools; named: {}. A touch of these is refused and told.",
         list(f.hide.iter().map(|h| h.path.to_string()).collect())
     ));
+    let asked: Vec<String> = f.hide.iter().filter(|h| h.on_touch == Decision::Ask).map(|h| h.path.to_string()).collect();
+    if !asked.is_empty() {
+        out.push(format!("YOU ARE ASKED when these are touched, and may let a task read there: {}.", list(asked)));
+    }
     out.push(format!("Environment passed in: {}.", list(policy.env.pass.clone())));
     for (k, v) in &policy.env.set {
         out.push(format!("Environment set: {k}={}", plain(v)));

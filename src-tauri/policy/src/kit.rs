@@ -109,6 +109,7 @@ impl Kit {
                 default: Some(Decision::Deny),
                 hold: None,
                 proxy: None,
+                ecosystems: None,
                 rules: Vec::new(),
                 source: format!("kit {name}"),
                 line: 0,

@@ -34,7 +34,7 @@ pub use kit::{Form, Kit, Program, kit, kits};
 pub use layer::{Narrowing, layer, load, parse_repository};
 pub use leads::{Leads, Range};
 pub use limits::{Limit, Limits};
-pub use network::{Inside, Network, Ports, Rule};
+pub use network::{Ecosystems, Inside, Network, Ports, Rule};
 pub use place::{HostPath, holds_credentials};
 pub use preset::{preset, presets};
 pub use problem::Problem;

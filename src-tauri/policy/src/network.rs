@@ -13,6 +13,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::time::Duration;
 
+/// Kinds of packages whose registries a task may read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ecosystems {
+    /// Those that the repository's lock files speak of.
+    FromLocks,
+    /// These.
+    Named(Vec<String>),
+}
+
 /// One file's word on the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
@@ -24,6 +33,8 @@ pub struct Network {
     pub proxy: Option<Proxy>,
     /// Rules in the order of the file.
     pub rules: Vec<Rule>,
+    /// Whose registries may be read.
+    pub(crate) ecosystems: Option<Ecosystems>,
     /// Name of the file, for [`model::decision::Ruling::source`].
     pub(crate) source: String,
     /// Line of `default`, 0 where it is left out.
@@ -112,7 +123,15 @@ pub(crate) fn network(root: &mut Table<'_>, notes: &mut Notes<'_>, source: &str,
         Whose::Person => Some(Decision::Deny),
         Whose::Repository => None,
     };
-    let mut section = Network { default: silent, hold: None, proxy: None, rules: Vec::new(), source: source.to_owned(), line: 0 };
+    let mut section = Network {
+        default: silent,
+        hold: None,
+        proxy: None,
+        ecosystems: None,
+        rules: Vec::new(),
+        source: source.to_owned(),
+        line: 0,
+    };
     let Some(mut t) = root.table(notes, "network") else {
         return (whose == Whose::Person).then_some(section);
     };
@@ -129,7 +148,7 @@ pub(crate) fn network(root: &mut Table<'_>, notes: &mut Notes<'_>, source: &str,
             other => notes.problem(&span, format!("`network.default` can't be {}", quote(other)), "it is \"ask\" or \"deny\""),
         }
     }
-    ecosystems(&mut t, notes, whose);
+    section.ecosystems = ecosystems(&mut t, notes, whose);
     if let Some(At { value, span }) = t.text(notes, "hold") {
         match unit::duration(&value) {
             Some(d) if (1..=60).contains(&d.as_secs()) => section.hold = Some(d),
@@ -149,29 +168,30 @@ pub(crate) fn network(root: &mut Table<'_>, notes: &mut Notes<'_>, source: &str,
     Some(section)
 }
 
-fn ecosystems(t: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) {
-    const NOTE: &str = "registries are not worked out yet; name their hosts in [[network.rule]]";
-    let Some(raw) = t.value("ecosystems") else { return };
+fn ecosystems(t: &mut Table<'_>, notes: &mut Notes<'_>, whose: Whose) -> Option<Ecosystems> {
+    let raw = t.value("ecosystems")?;
     if whose == Whose::Repository {
         only_person(notes, &raw.span, "network.ecosystems");
-    } else if raw.value.as_str() == Some("from-lockfiles") {
-        notes.not_yet(&raw.span, "network.ecosystems", NOTE);
-    } else if raw.value.as_str().is_some() {
+        return None;
+    }
+    if raw.value.as_str() == Some("from-lockfiles") {
+        return Some(Ecosystems::FromLocks);
+    }
+    if raw.value.as_str().is_some() {
         notes.problem(
             &raw.span,
             "`network.ecosystems` is \"from-lockfiles\" or a list",
             "as in [\"npm\", \"cargo\"], or [] for none",
         );
-    } else if let Some(list) = t.texts(notes, "ecosystems") {
-        for e in &list.value {
-            if !["cargo", "npm", "pip", "uv", "go", "maven"].contains(&e.value.as_str()) {
-                notes.problem(&e.span, format!("unknown ecosystem {}", quote(&e.value)), "known: cargo, npm, pip, uv, go, maven");
-            }
-        }
-        if !list.value.is_empty() {
-            notes.not_yet(&raw.span, "network.ecosystems", NOTE);
+        return None;
+    }
+    let list = t.texts(notes, "ecosystems")?;
+    for e in &list.value {
+        if !["cargo", "npm", "pip", "uv", "go"].contains(&e.value.as_str()) {
+            notes.problem(&e.span, format!("unknown ecosystem {}", quote(&e.value)), "known: cargo, npm, pip, uv, go");
         }
     }
+    Some(Ecosystems::Named(list.value.into_iter().map(|e| e.value).collect()))
 }
 
 pub(crate) fn only_person(notes: &mut Notes<'_>, span: &Range<usize>, key: &str) {

@@ -2,9 +2,9 @@
 
 use crate::credential::{self, Credential};
 use crate::files;
-use crate::host::{Destination, Target};
+use crate::host::{Destination, Host, Target};
 use crate::limits::{self, Limits};
-use crate::network::{self, Inside, Network};
+use crate::network::{self, Ecosystems, Inside, Network};
 use crate::place::HostPath;
 use crate::problem::{Problem, position, quote};
 use crate::read::{Notes, Table};
@@ -121,6 +121,29 @@ impl Policy {
     /// The person's network section first, then, where the repository narrows it, the repository's.
     pub fn networks(&self) -> &[Network] {
         &self.networks
+    }
+
+    /// Kinds of packages whose registries a task may read from, where the person's file says so.
+    pub fn ecosystems(&self) -> Option<&Ecosystems> {
+        self.networks.first()?.ecosystems.as_ref()
+    }
+
+    /// The policy's text with leave to read from a registry and to do nothing else there; none where the text speaks of that host
+    /// already, which counts then.
+    pub fn with_registry(&self, text: &str, host: &Host, port: u16, reason: &str) -> Option<String> {
+        let named = Destination::Name(host.clone());
+        if self.networks.iter().flat_map(|n| &n.rules).any(|r| r.host.matches(&named)) {
+            return None;
+        }
+        let rule = |methods: &str, decision: &str, reason: &str| {
+            let reason = toml::Value::String(reason.to_owned());
+            format!(
+                "\n[[network.rule]]\nhost = \"{host}\"\nports = [{port}]\nmethods = [{methods}]\ndecision = \"{decision}\"\nreason = {reason}\n"
+            )
+        };
+        let reads = rule("\"GET\", \"HEAD\"", "allow", reason);
+        let writes = rule("\"POST\", \"PUT\", \"PATCH\", \"DELETE\"", "deny", "a registry is only read from");
+        Some(format!("{}\n{reads}{writes}", text.trim_end()))
     }
 
     /// Whether requests on connections to a target are read: where a rule that may allow them says so, or a credential is bound to it.

@@ -4,6 +4,7 @@
 //! has its name, and shares no file that its owner may change in place.
 
 mod generation;
+pub mod registries;
 mod secret;
 mod table;
 mod tree;

@@ -258,7 +258,7 @@ export function fakeClient(empty = false, waits = false): Fake {
           `Policy ${name}`,
           "Files: the workspace, a private home and a private /tmp can be written; the system can be read.",
           "Tools of your home: those in known install places, read-only.",
-          "Not there: your home and all in it but the tools; named: ~/.ssh, ~/.aws, ~/.gnupg. A touch of ~/.ssh is told; of the others not yet.",
+          "Not there: your home and all in it but the tools; named: ~/.ssh, ~/.aws, ~/.gnupg. A touch of these is refused and told.",
           `Network by ${name}: 1 rules; everything else is refused and shown, as nobody can be asked yet.`,
           "  allow api.anthropic.com on port 443: the agent’s model",
           "Limits: 1024 processes, 4h in all, 700 open files a process, 1GiB of output kept.",
