@@ -38,7 +38,7 @@ fn p4_a_task_reads_from_the_registries_that_its_locks_and_the_persons_tools_name
 
     // What the policy says of that host itself counts, and without the key nothing is added.
     let own = "version = 1\nname = \"own\"\n[network]\ndefault = \"deny\"\necosystems = [\"npm\"]\n\
-               [[network.rule]]\nhost = \"npm.corp.test\"\ndecision = \"deny\"\n";
+               [[network.rule]]\nhost = \"npm.corp.test\"\nports = [8443]\nmethods = [\"GET\"]\npaths = [\"/only/**\"]\ndecision = \"allow\"\n";
     for (policy, said) in [(own.to_owned(), "deny"), (own.replace("ecosystems = [\"npm\"]\n", ""), "deny")] {
         let file = person.file("own.toml", &policy);
         person.run_script(&repo.path, &["--policy", file.to_str().unwrap()], "true").ok();
