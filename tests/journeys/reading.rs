@@ -120,6 +120,24 @@ fn p4_each_request_is_judged_by_itself_and_told() {
         .collect();
     assert_eq!(told[..2], ["allowed GET /open/a 200", "denied GET /closed 403"], "{told:#?}");
     assert!(!told.iter().any(|l| l.contains("secret")), "a query is told to nobody: {told:#?}");
+
+    // As other programs read it.
+    let task = text(&person.airlock(["task", "list", "--json"]).ok().json_lines()[0], "id");
+    let file = person.root().join("out.har");
+    person.airlock(["export", &task, "--as", "har", "-o", file.to_str().unwrap()]).ok();
+    let har: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let entries = har["log"]["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), told.len(), "{har:#}");
+    let first = &entries[0];
+    assert_eq!(
+        (&first["request"]["url"], &first["response"]["status"]),
+        (&"https://api.test/open/a".into(), &200.into()),
+        "{first}"
+    );
+    assert!(text(first, "startedDateTime").ends_with('Z') && first["_verdict"] == "allowed", "{first}");
+    let lines = person.airlock(["export", &task]).ok().json_lines();
+    assert!(lines.len() > entries.len() && lines.iter().all(|l| l["kind"] == "network"), "every connection too: {}", lines.len());
+    person.airlock(["export", &task, "-o", "/not/there/x"]).exits(7);
 }
 
 #[test]

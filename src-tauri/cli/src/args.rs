@@ -24,6 +24,8 @@ pub(crate) enum Verb {
     Task(Task),
     /// What happened in a task
     Events(Events),
+    /// Write down what a task did on the network, for other programs
+    Export(Export),
     /// What waits for your answer: list, show, allow, deny
     Ask(Ask),
     /// What you permitted beyond the policy: list, add, revoke
@@ -160,6 +162,24 @@ pub(crate) struct Events {
     /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Export {
+    /// Id, branch or title of the task
+    pub(crate) id: String,
+    /// As lines of JSON, one a record, or as an HTTP archive of the requests that were read
+    #[arg(long = "as", value_name = "FORM", value_enum, default_value = "jsonl")]
+    pub(crate) form: Form,
+    /// Into this file [default: to stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Form {
+    Jsonl,
+    Har,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,11 +1,13 @@
 //! `airlock events`: one line a happening.
 
-use crate::args::Events;
+use crate::args::{Events, Export, Form};
 use crate::out;
 use crate::text::{safe, time};
 use engine::{Code, Engine, Error, Incoming};
 use model::event::{Event, FileOp, NetOp, ProcessOp, Verdict, What};
 use model::protocol::{Reply, Request};
+use std::io::Write;
+use std::path::Path;
 
 pub(crate) fn events(engine: &Engine, args: &Events) -> Result<u8, Error> {
     let id = engine.find_task(&args.id)?;
@@ -114,4 +116,28 @@ fn words(e: &Event) -> String {
         }
     }
     line.trim_end().to_owned()
+}
+
+/// Writes records of the network down.
+pub(crate) fn export(engine: &Engine, args: &Export) -> Result<u8, Error> {
+    let id = engine.find_task(&args.id)?;
+    let named = |e: std::io::Error, path: &Path| Error::new(Code::Machine, format!("{} can't be written: {e}", path.display()));
+    let mut to: Box<dyn Write> = match &args.output {
+        Some(path) => Box::new(std::io::BufWriter::new(std::fs::File::create(path).map_err(|e| named(e, path))?)),
+        None => Box::new(std::io::BufWriter::new(std::io::stdout())),
+    };
+    let failed = |e: std::io::Error| named(e, args.output.as_deref().unwrap_or(Path::new("stdout")));
+    match args.form {
+        Form::Jsonl => engine.network(&id, &mut |event| {
+            serde_json::to_writer(&mut to, &event).map_err(std::io::Error::from).and_then(|()| writeln!(to)).map_err(failed)
+        })?,
+        Form::Har => {
+            serde_json::to_writer_pretty(&mut to, &engine.har(&id)?)
+                .map_err(std::io::Error::from)
+                .and_then(|()| writeln!(to))
+                .map_err(failed)?;
+        }
+    }
+    to.flush().map_err(failed)?;
+    Ok(0)
 }

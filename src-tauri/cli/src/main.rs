@@ -54,6 +54,7 @@ fn verb(args: Args) -> Result<u8, Error> {
         Verb::Repo(a) => tasks::repo(&open()?, a),
         Verb::Task(a) => tasks::task(&open()?, a),
         Verb::Events(a) => events::events(&open()?, &a),
+        Verb::Export(a) => events::export(&open()?, &a),
         Verb::Ask(a) => asks::ask(&open()?, a),
         Verb::Grant(a) => asks::grant(&open()?, a),
         Verb::Preview(a) => tasks::preview(&open()?, &a),

@@ -15,6 +15,7 @@ mod discard;
 mod doctor;
 mod error;
 mod events;
+mod export;
 mod home;
 mod host;
 mod inherit;
