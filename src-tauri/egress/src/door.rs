@@ -269,6 +269,11 @@ impl Door {
             }
             (target, _) => return self.refuse(inside, dst, target.as_ref(), &answer.ruling, Some(who)).await,
         };
+        if answer.wild && ended.is_none() && !self.gate.may_leave(&target) {
+            let reason = "too many new names under wildcards at once".to_owned();
+            let ruling = Ruling { decision: Decision::Deny, rule: "names".into(), source: "airlock".into(), reason };
+            return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
+        }
         let shares = self.gate.shares(&answer.caps);
         if let Some(spent) = shares.iter().find_map(|s| s.over()).or_else(|| self.gate.budget.over()) {
             let (rule, reason) = (spent.key(), spent.to_string());

@@ -3,14 +3,18 @@
 use crate::arbiter::Permit;
 use crate::budget::{Budget, Spent};
 use crate::names::{Meaning, Names};
+use crate::rate::Rate;
 use crate::record::Recorder;
 use hickory_proto::rr::RecordType;
 use model::decision::{Decision, Ruling};
 use model::event::{Http, NetOp, Process, Verdict, What};
 use policy::{Answer, Cap, Destination, Host, HttpRequest, Leads, Policy, Request, Target};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// New names under wildcards that may leave in a second; twice as many at once.
+const FRESH: u32 = 20;
 
 /// The policy with the names of this run.
 pub(crate) struct Gate {
@@ -19,6 +23,9 @@ pub(crate) struct Gate {
     pub(crate) budget: Budget,
     /// By file and rule: as many as the policy has.
     shares: Mutex<HashMap<(String, String), Arc<Budget>>>,
+    /// Names under wildcards that were let out, and room for new ones.
+    wild: Mutex<HashSet<Host>>,
+    fresh: Rate,
     pub(crate) recorder: Recorder,
 }
 
@@ -36,7 +43,31 @@ pub(crate) enum Lookup {
 impl Gate {
     pub(crate) fn new(policy: Arc<Policy>, names: usize, recorder: Recorder) -> Self {
         let budget = Budget::new(policy.limits.bytes_out, policy.limits.bytes_in);
-        Self { policy, names: Mutex::new(Names::new(names)), budget, shares: Mutex::default(), recorder }
+        Self {
+            policy,
+            names: Mutex::new(Names::new(names)),
+            budget,
+            shares: Mutex::default(),
+            wild: Mutex::default(),
+            fresh: Rate::per_second(FRESH),
+            recorder,
+        }
+    }
+
+    /// Whether a name that a wildcard allows may be asked for outside: each new one tells its server something, so not too many do.
+    pub(crate) fn may_leave(&self, target: &Target) -> bool {
+        let Destination::Name(host) = &target.to else { return true };
+        let mut known = self.wild.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.contains(host) {
+            return true;
+        }
+        let may = self.fresh.take().is_ok();
+        if may {
+            known.insert(host.clone());
+        } else {
+            self.recorder.limit("names", format!("more than {FRESH} new names a second under wildcards: {host} was refused"));
+        }
+        may
     }
 
     /// What is left of what these rules let out, in this run.
@@ -140,7 +171,7 @@ impl Gate {
             Meaning::Nobody => {
                 let reason = "the address stands for names of this run, and no name was answered with it".into();
                 let ruling = Ruling { decision: Decision::Deny, rule: "name check".into(), source: "airlock".into(), reason };
-                return (None, Answer { ruling, leads: Leads::Public, caps: Vec::new(), narrow: false });
+                return (None, Answer { ruling, leads: Leads::Public, caps: Vec::new(), narrow: false, wild: false });
             }
         };
         let target = Target { to, port: dst.port() };

@@ -358,6 +358,38 @@ async fn p8_bytes_sent_by_one_rule_are_bounded_and_other_rules_go_on() {
     assert!(limit == "bytes_out" && detail.contains("the 1000 bytes of `network.rule[0]`"), "{detail}");
 }
 
+#[tokio::test]
+async fn p4_names_under_a_wildcard_tell_no_server_much() {
+    let log = Log::new(false);
+    let rules = pinned("*.many.test", 8443, echo().await);
+    let door = Arc::new(Door::new(policy(&rules), log.clone(), Limits::default(), None, Proxies::default()));
+    let reached = |name: String| {
+        let door = Arc::clone(&door);
+        async move {
+            let mut program = dial(&door, SocketAddr::new(address(&door.gate, &name), 8443)).await;
+            program.write_all(b"x").await.is_ok() && program.read_exact(&mut [0; 1]).await.is_ok()
+        }
+    };
+    assert!(reached("short.many.test.".to_owned()).await);
+    // In one moment, so that how long this takes counts for nothing.
+    let host = |n: usize| policy::Target::parse(&format!("n{n}.many.test:8443")).unwrap();
+    let through = (0..10_000).take_while(|n| door.gate.may_leave(&host(*n))).count();
+    assert!((20..5_000).contains(&through), "new names come slowly: {through}");
+    let mut refused = false;
+    for n in 0..200 {
+        refused |= !reached(format!("m{n}.many.test.")).await;
+    }
+    assert!(refused, "and so at the door");
+    assert!(reached("short.many.test.".to_owned()).await, "a known one as often as it likes");
+    log.wait_for("limit names").await;
+    // What a name alone could tell is asked about.
+    let long = format!("{}.many.test.", "a".repeat(40));
+    let program = dial(&door, SocketAddr::new(address(&door.gate, &long), 8443)).await;
+    let asked = waiting(&log, 1).await;
+    assert!(asked[0].0.ruling.reason.contains("can carry data out by itself"), "{:?}", asked[0].0.ruling);
+    drop(program);
+}
+
 /// A proxy that takes every CONNECT to `server`, and the heads that it saw.
 async fn proxy_to(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

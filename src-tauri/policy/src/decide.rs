@@ -56,6 +56,8 @@ pub struct Answer {
     pub caps: Vec<Cap>,
     /// Whether it is about this very request, and says nothing of others of its host.
     pub narrow: bool,
+    /// Whether the person's own winning rule names more than one host.
+    pub wild: bool,
 }
 
 /// How many bytes a run may send by one rule.
@@ -98,6 +100,7 @@ pub fn answer(policy: &Policy, request: &Request) -> Answer {
 fn at(policy: &Policy, to: &Destination, port: Option<u16>, request: Option<&HttpRequest>) -> Answer {
     let mut worst: Option<Answer> = None;
     let mut leads = Leads::Public;
+    let mut wild = false;
     for (i, section) in policy.networks.iter().enumerate() {
         let found = match request {
             None if policy.reads(to, port) => section.arrival(to, port),
@@ -106,14 +109,15 @@ fn at(policy: &Policy, to: &Destination, port: Option<u16>, request: Option<&Htt
         let Some((ruling, rule)) = found else { continue };
         if i == 0 {
             leads = rule.map_or(Leads::Public, |r| r.leads);
+            wild = rule.is_some_and(|r| r.host.is_wild());
         }
         if worst.as_ref().is_none_or(|w| ruling.decision > w.ruling.decision) {
             let narrow = request.is_some() && rule.is_some_and(|r| r.requests.narrow());
-            worst = Some(Answer { ruling, leads: Leads::Public, caps: Vec::new(), narrow });
+            worst = Some(Answer { ruling, leads: Leads::Public, caps: Vec::new(), narrow, wild: false });
         }
     }
     match worst {
-        Some(a) => Answer { leads, caps: caps(policy, to, port, request), ..a },
+        Some(a) => Answer { leads, wild, caps: caps(policy, to, port, request), ..a },
         None => Answer {
             ruling: Ruling {
                 decision: Decision::Deny,
@@ -124,6 +128,7 @@ fn at(policy: &Policy, to: &Destination, port: Option<u16>, request: Option<&Htt
             leads: Leads::Public,
             caps: Vec::new(),
             narrow: false,
+            wild: false,
         },
     }
 }
@@ -152,7 +157,12 @@ impl Network {
                 if (r.decision, r.host.narrowness()) > (best.decision, best.host.narrowness()) { r } else { best }
             });
         if let Some(rule) = winner {
-            return Some((self.ruling_of(rule), Some(rule)));
+            let mut ruling = self.ruling_of(rule);
+            if ruling.decision == Decision::Allow && rule.host.says_much(to) {
+                ruling.decision = Decision::Ask;
+                ruling.reason = "a long name under a wildcard can carry data out by itself".to_owned();
+            }
+            return Some((ruling, Some(rule)));
         }
         let decision = self.default?;
         let source = if self.line == 0 { self.source.clone() } else { format!("{}:{}", self.source, self.line) };

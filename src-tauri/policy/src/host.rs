@@ -208,6 +208,21 @@ impl HostPattern {
         }
     }
 
+    /// Whether it means more than one host.
+    pub(crate) fn is_wild(&self) -> bool {
+        matches!(self, Self::Under(_))
+    }
+
+    /// Whether what stands before a wildcard's own name is so long that a name alone could tell somebody something.
+    pub(crate) fn says_much(&self, to: &Destination) -> bool {
+        /// Characters of one label, and of all of them, that names of servers seldom have.
+        const LABEL: usize = 32;
+        const ALL: usize = 48;
+        let (Self::Under(suffix), Destination::Name(name)) = (self, to) else { return false };
+        let free = name.as_str().strip_suffix(suffix.as_str()).unwrap_or_default();
+        free.len() > ALL || free.split('.').any(|label| label.len() > LABEL)
+    }
+
     /// How narrow it is; larger is narrower.
     pub(crate) fn narrowness(&self) -> usize {
         match self {
