@@ -134,3 +134,54 @@ fn p2_what_only_a_person_may_open_is_opened_by_no_other_file() {
         assert!(said.contains("Airlock's own state"), "{}: {said}", place.display());
     }
 }
+
+#[test]
+fn p6_nobody_is_asked_about_what_is_not_there_or_lies_in_what_they_denied_and_not_about_much_at_once() {
+    let person = Sandbox::new();
+    let (repo, policy) = (person.small_repo(), policy(&person));
+    for n in 0..40 {
+        fs::write(person.home().join(format!(".tool/real{n}")), "x").unwrap();
+    }
+    let script = "for i in $(seq 40); do stat ~/.tool/made-up-$i; done 2>/dev/null; for i in $(seq 0 39); do cat ~/.tool/real$i; done 2>/dev/null; \
+                  echo flooded; read go; ls ~/.tool; read go; cat ~/.tool/key || echo denied; echo end";
+    let mut run = start(&person, &repo, &policy, script);
+    run.until_out("flooded");
+    let open = || person.airlock(["ask", "list", "--json"]).ok().json_lines();
+    let asked = open();
+    assert!(asked.len() == 8 && asked.iter().all(|a| text(a, "path").contains("real")), "{asked:?}");
+    for ask in &asked {
+        person.airlock(["ask", "deny", &named(ask)]).ok();
+    }
+    run.write(b"go\n");
+    person.airlock(["ask", "deny", &named(&the_open_ask(&person))]).ok();
+    run.write(b"go\n");
+    run.until_out("end");
+    assert_eq!(open(), [] as [Value; 0], "what lies in a place that was denied is denied with it");
+    run.end(LIMIT).ok();
+}
+
+#[test]
+fn p2_a_grant_for_the_place_serves_what_was_asked_about_before_wherever_the_home_is_written() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    drop(policy(&person));
+    let whole = person.home().join(".tool");
+    let absolute = person.file(
+        "absolute.toml",
+        &format!(
+            "version = 1\nname = \"absolute\"\n[files]\nhide = [{{ path = \"{}\", on_touch = \"ask\" }}]\n[network]\ndefault = \"deny\"\n",
+            whole.display()
+        ),
+    );
+    let script =
+        "cat ~/.tool/config || echo refused; read go; for i in 1 2 3 4 5; do cat ~/.tool/config && break; sleep 0.2; done";
+    let mut run = start(&person, &repo, &absolute, script);
+    run.until_out("refused");
+    assert_eq!(the_open_ask(&person)["path"], "~/.tool/config");
+    let mut c = person.airlock_command(["grant", "add", "~/.tool", "--repo"]);
+    c.arg(&repo.path);
+    person.finish(c, b"").ok();
+    run.write(b"go\n");
+    run.until_out("colour = blue");
+    run.end(LIMIT).ok();
+}

@@ -48,6 +48,21 @@ fn p6_a_page_of_the_jail_is_seen_by_whoever_has_its_link_and_ends_with_the_run()
         assert!(!browse(&person, "stranger", &front).contains("a page"), "nobody else does");
         seen.push(front);
     }
+    // One browser looks at both.
+    for port in ["3000", "3001", "3000"] {
+        let link = text(&person.airlock(["preview", &task, port, "--json"]).ok().json(), "link");
+        assert!(browse(&person, "both", &link).contains("a page"), "{port}");
+    }
+    assert!(seen.iter().all(|front| browse(&person, "both", front).contains("a page")), "neither shuts the other out");
+    // Another user of this machine does not even get an answer.
+    if nix::unistd::geteuid().is_root() {
+        let link = text(&person.airlock(["preview", &task, "3000", "--json"]).ok().json(), "link");
+        let port = link.split(':').nth(2).unwrap().split('/').next().unwrap();
+        let mut c = person.command("setpriv");
+        c.args(["--reuid", "65534", "--clear-groups", "curl", "-sS", "-m", "10", "-i", &format!("http://127.0.0.1:{port}/")]);
+        let out = c.output().unwrap();
+        assert!(out.stdout.is_empty() && !out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+    }
     let nothing = text(&person.airlock(["preview", &task, "3999", "--json"]).ok().json(), "link");
     assert!(browse(&person, "nothing", &nothing).contains("Is the server running?"));
     person.airlock(["preview", &task, "0"]).exits(2);

@@ -158,3 +158,38 @@ fn p8_a_disk_that_can_not_grow_beyond_the_limit_keeps_it_in_full() {
     let said = person.run_script(&repo.path, &["--policy", policy.to_str().unwrap()], "echo ran > ran").exits(4).err();
     assert!(said.contains("disk") && said.contains("only in part"), "{said}");
 }
+
+#[test]
+fn p8_what_the_person_paused_goes_on_by_their_word_alone_and_no_pause_of_theirs_raises_a_limit() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let script = "while :; do echo beat >> beats; sleep 0.05; done & until [ -e go ]; do sleep 0.1; done; \
+                  for i in $(seq 40); do head -c 5000000 /dev/zero > f$i; sleep 0.3; done; echo all > all; sleep 600";
+    let task = start(&person, &repo.path, "disk = \"48MiB\"", script);
+    eventually("it runs", SOON, || beats(&person, &task).filter(|n| *n > 0));
+    for _ in 0..3 {
+        person.airlock(["task", "pause", &task]).ok();
+        assert_eq!(person.airlock(["task", "continue", &task, "--json"]).ok().json()["was"], true);
+    }
+    std::fs::write(person.task_dir(&task).join("tree/go"), "").unwrap();
+    let ask = asked(&person, "disk");
+    assert_eq!(
+        ask["to"].as_str().map(|to| to.starts_with("9") || to.starts_with("10") || to.starts_with("11")),
+        Some(true),
+        "{ask}"
+    );
+    eventually("it is shown as paused", SOON, || (show(&person, &task)["paused"] == "limit").then_some(()));
+    person.airlock(["task", "pause", &task]).ok();
+    eventually("now by the person", SOON, || (show(&person, &task)["paused"] == "person").then_some(()));
+    allow(&person, &ask);
+    let before = beats(&person, &task);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!((beats(&person, &task), &show(&person, &task)["paused"]), (before, &"person".into()), "it stays as they left it");
+    person.airlock(["task", "continue", &task]).ok();
+    eventually("it goes on", SOON, || (beats(&person, &task) > before).then_some(()));
+    person.airlock(["task", "stop", &task]).ok();
+}
+
+fn beats(person: &Sandbox, task: &str) -> Option<u64> {
+    Some(std::fs::metadata(person.task_dir(task).join("tree/beats")).map_or(0, |m| m.len()))
+}

@@ -94,6 +94,10 @@ impl Budget {
             return Ok(());
         }
         let first = self.spent.send_if_modified(|spent| {
+            // It was raised in this very moment: who comes again gets through.
+            if side.used.load(Ordering::Relaxed).saturating_add(bytes) <= side.most.load(Ordering::Relaxed) {
+                return false;
+            }
             let first = spent.is_none();
             *spent = spent.or(Some(way));
             first
@@ -109,8 +113,11 @@ impl Budget {
 
     /// As much again may be carried.
     pub(crate) fn raise(&self, way: Way) {
-        self.side(way).most.store(self.next(way), Ordering::Relaxed);
-        self.spent.send_if_modified(|spent| spent.take_if(|s| *s == way).is_some());
+        // Under the lock of what is spent, so that nobody who saw the old figure sets it again.
+        self.spent.send_if_modified(|spent| {
+            self.side(way).most.store(self.next(way), Ordering::Relaxed);
+            spent.take_if(|s| *s == way).is_some()
+        });
     }
 
     fn most(&self, way: Way) -> u64 {
@@ -148,5 +155,18 @@ mod tests {
         budget.raise(Way::Out);
         assert!(budget.over().is_none() && budget.take(Way::Out, 100).is_ok(), "as much again");
         assert_eq!(budget.take(Way::Out, 1).map_err(|s| (s.most, s.first)), Err((200, true)), "and no more, told anew");
+    }
+
+    #[test]
+    fn p8_no_raise_is_lost_to_who_takes_at_that_moment() {
+        for _ in 0..2_000 {
+            let budget = Budget::new(10, 10);
+            assert!(budget.take(Way::Out, 11).is_err());
+            std::thread::scope(|scope| {
+                scope.spawn(|| drop(budget.take(Way::Out, 11)));
+                scope.spawn(|| budget.raise(Way::Out));
+            });
+            assert!(budget.over().is_none(), "what is raised is not used up");
+        }
     }
 }

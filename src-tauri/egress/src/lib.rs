@@ -26,6 +26,7 @@ mod hops;
 mod inspect;
 mod names;
 mod otherwise;
+mod peer;
 mod preview;
 mod proxy;
 mod rate;

@@ -19,11 +19,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener as StdListener};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -34,13 +35,19 @@ const HEAD: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a program inside may take to accept.
 const ACCEPT: Duration = Duration::from_secs(5);
-/// Connections of browsers at a time, and names of cookies that are remembered.
-const BROWSERS: usize = 256;
+/// Connections of browsers to all ports of a run at a time, and names of cookies that are remembered of one.
+const BROWSERS: usize = 64;
 const COOKIES: usize = 256;
+/// How long a request waits for a connection to the inside, and one direction of a WebSocket for the end of the other.
+const ROOM: Duration = Duration::from_secs(10);
+/// Bytes that a server may send before the head of its answer has come: informational answers, of which there may be many.
+const BEFORE: u64 = 1 << 20;
+/// Tries to find a port that is free on both loopback addresses.
+const PORTS: usize = 20;
 /// Links that were given out and not used yet.
 const LINKS: usize = 16;
-/// The cookie that stands for a used link.
-const SESSION: &str = "airlock-preview";
+/// What the cookie's name begins with that stands for a used link; the port follows, as browsers send cookies to every port.
+const SESSION: &str = "airlock-preview-";
 /// The key of a link.
 const LINK: &str = "airlock";
 
@@ -50,6 +57,7 @@ pub struct Inward {
     v4: Arc<Pool>,
     v6: Arc<Pool>,
     any: bool,
+    browsers: Arc<Semaphore>,
 }
 
 /// Those of one family.
@@ -71,13 +79,14 @@ impl Pool {
     }
 
     async fn connect(self: &Arc<Self>, port: u16) -> io::Result<Inner> {
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)?;
+        let place = tokio::time::timeout(ROOM, Arc::clone(&self.places).acquire_owned()).await;
+        let place = place.map_err(|_| io::Error::other("every connection to it is in use"))?.map_err(io::Error::other)?;
         let socket = self.lock().pop().ok_or(io::ErrorKind::NotFound)?;
         let own = socket.try_clone();
         let lent = Lent { socket: Some(socket), of: Arc::clone(self), _place: place };
         let dialled = TcpSocket::from_std_stream(own?.into()).connect((self.loopback, port).into());
         let stream = tokio::time::timeout(ACCEPT, dialled).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-        Ok(Inner { stream, _lent: lent })
+        Ok(Inner { stream, _lent: lent, left: Arc::new(AtomicU64::new(BEFORE)) })
     }
 }
 
@@ -87,7 +96,8 @@ impl Inward {
         let is_v4 = |s: &OwnedFd| rustix::net::sockopt::socket_domain(s).is_ok_and(|d| d == AddressFamily::INET);
         let any = !sockets.is_empty();
         let (v4, v6) = sockets.into_iter().partition(is_v4);
-        Self { any, v4: Pool::of(v4, Ipv4Addr::LOCALHOST.into()), v6: Pool::of(v6, Ipv6Addr::LOCALHOST.into()) }
+        let browsers = Arc::new(Semaphore::new(BROWSERS));
+        Self { any, browsers, v4: Pool::of(v4, Ipv4Addr::LOCALHOST.into()), v6: Pool::of(v6, Ipv6Addr::LOCALHOST.into()) }
     }
 
     /// Whether there are any.
@@ -133,11 +143,20 @@ fn disconnected(socket: &OwnedFd) -> io::Result<()> {
 struct Inner {
     stream: TcpStream,
     _lent: Lent,
+    /// Bytes that may still come; without bound once the head of an answer is there.
+    left: Arc<AtomicU64>,
 }
 
 impl AsyncRead for Inner {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let came = (buf.filled().len() - before) as u64;
+        let within = |left: u64| if left == u64::MAX { Some(left) } else { left.checked_sub(came) };
+        match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within) {
+            Ok(_) => read,
+            Err(_) => Poll::Ready(Err(io::Error::other("it sent too much before an answer"))),
+        }
     }
 }
 
@@ -167,9 +186,11 @@ struct Shared {
     port: u16,
     /// `NAME.localhost:PORT`, as the browser knows it.
     host: String,
+    /// Name of the cookie that stands for a used link.
+    cookie: String,
     session: String,
     links: Mutex<Vec<String>>,
-    cookies: Mutex<HashSet<String>>,
+    cookies: Mutex<HashSet<Vec<u8>>>,
     random: fn() -> String,
 }
 
@@ -182,14 +203,13 @@ impl std::fmt::Debug for Shared {
 impl Preview {
     /// Begins to serve `port`. `name` is a label of a host name, `random` gives words that nobody guesses.
     pub fn open(inward: Arc<Inward>, port: u16, name: &str, random: fn() -> String) -> io::Result<Self> {
-        let v4 = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let (v4, v6) = listeners()?;
         let at = v4.local_addr()?.port();
-        // A browser tries this one first where the machine has it.
-        let v6 = StdListener::bind((Ipv6Addr::LOCALHOST, at)).ok();
         let shared = Arc::new(Shared {
             inward,
             port,
             host: format!("{name}.localhost:{at}"),
+            cookie: format!("{SESSION}{at}"),
             session: random(),
             links: Mutex::default(),
             cookies: Mutex::default(),
@@ -215,14 +235,31 @@ impl Preview {
     }
 }
 
+/// One port on both loopback addresses: a browser tries either first, and who else held the other would be sent the link.
+fn listeners() -> io::Result<(StdListener, Option<StdListener>)> {
+    for _ in 0..PORTS {
+        let v4 = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        match StdListener::bind((Ipv6Addr::LOCALHOST, v4.local_addr()?.port())) {
+            Ok(v6) => return Ok((v4, Some(v6))),
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+            // The machine has none.
+            Err(_) => return Ok((v4, None)),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AddrInUse, "every port that was tried is taken on the other loopback address"))
+}
+
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(BROWSERS));
     let mut browsers = JoinSet::new();
     loop {
         while browsers.try_join_next().is_some() {}
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
+                // A stranger takes no place of the person's.
+                let own = stream.local_addr().is_ok_and(|at| crate::peer::is_own(from, at));
+                let Some(place) = own.then(|| Arc::clone(&shared.inward.browsers).try_acquire_owned().ok()).flatten() else {
+                    continue;
+                };
                 let shared = Arc::clone(&shared);
                 browsers.spawn(async move {
                     shared.serve(stream).await;
@@ -270,12 +307,12 @@ impl Shared {
     /// Trades a link for the cookie.
     fn enter(&self, link: &str, path: &str) -> Response<AnyBody> {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(index) = links.iter().position(|l| same(l, link)) else {
+        let Some(index) = links.iter().position(|l| same(l.as_bytes(), link.as_bytes())) else {
             return said(StatusCode::FORBIDDEN, "This link was used before: open the preview from Airlock again.");
         };
         links.remove(index);
         let mut response = said(StatusCode::SEE_OTHER, "");
-        let cookie = format!("{SESSION}={}; HttpOnly; SameSite=Strict; Path=/", self.session);
+        let cookie = format!("{}={}; HttpOnly; SameSite=Strict; Path=/", self.cookie, self.session);
         // `//host` would be another host's.
         let path = format!("/{}", path.trim_start_matches(['/', '\\']));
         for (name, value) in [(SET_COOKIE, cookie), (LOCATION, path)] {
@@ -287,13 +324,14 @@ impl Shared {
     }
 
     fn known(&self, headers: &HeaderMap) -> bool {
-        cookies(headers).any(|(name, value)| name == SESSION && same(value, &self.session))
+        cookies(headers).any(|(name, value)| name == self.cookie.as_bytes() && same(value, self.session.as_bytes()))
     }
 
     async fn forward(&self, mut request: Request<Incoming>) -> io::Result<Response<AnyBody>> {
         let switches = request.version() == Version::HTTP_11 && hops::asks_for_web_socket(request.headers());
         let outside = switches.then(|| hyper::upgrade::on(&mut request));
         let inner = self.inward.connect(self.port).await?;
+        let left = Arc::clone(&inner.left);
         let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
             .max_buf_size(HEAD)
             .preserve_header_case(true)
@@ -307,15 +345,14 @@ impl Shared {
         let ends = Ends(connection);
         let request = Request::from_parts(head, body);
         let mut response = sender.send_request(request).await.map_err(io::Error::other)?;
+        left.store(u64::MAX, Ordering::Relaxed);
         self.learn(response.headers_mut());
         let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if let Some(outside) = outside.filter(|_| switched && hops::asks_for_web_socket(response.headers())) {
             let inside = hyper::upgrade::on(&mut response);
             tokio::spawn(async move {
                 if let (Ok(outside), Ok(inside)) = (outside.await, inside.await) {
-                    let (mut outside, mut inside) = (TokioIo::new(outside), TokioIo::new(inside));
-                    // How it ended is the two programs' matter.
-                    drop(tokio::io::copy_bidirectional(&mut outside, &mut inside).await);
+                    carry(TokioIo::new(outside), TokioIo::new(inside)).await;
                 }
                 drop(ends);
             });
@@ -340,10 +377,10 @@ impl Shared {
         headers.remove(AUTHORIZATION);
         headers.remove(PROXY_AUTHORIZATION);
         let own = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept: Vec<String> =
-            cookies(headers).filter(|(name, _)| own.contains(*name)).map(|(name, value)| format!("{name}={value}")).collect();
+        let kept: Vec<Vec<u8>> =
+            cookies(headers).filter(|(name, _)| own.contains(*name)).map(|(name, value)| [name, b"=", value].concat()).collect();
         headers.remove(COOKIE);
-        if let Ok(kept) = HeaderValue::from_str(&kept.join("; "))
+        if let Ok(kept) = HeaderValue::from_bytes(&kept.join(&b"; "[..]))
             && !kept.is_empty()
         {
             headers.insert(COOKIE, kept);
@@ -356,21 +393,45 @@ impl Shared {
         headers.remove(SET_COOKIE);
         let mut own = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
         for cookie in set {
-            let Ok(text) = cookie.to_str() else { continue };
-            let mut parts = text.split(';');
+            let mut parts = cookie.as_bytes().split(|b| *b == b';');
             let first = parts.next().unwrap_or_default();
-            let name = first.split('=').next().unwrap_or_default().trim();
-            if name == SESSION || name.is_empty() || (own.len() >= COOKIES && !own.contains(name)) {
+            let name = first.split(|b| *b == b'=').next().unwrap_or_default().trim_ascii();
+            let ours = name.starts_with(SESSION.as_bytes());
+            if ours || name.is_empty() || (own.len() >= COOKIES && !own.contains(name)) {
                 continue;
             }
-            own.insert(name.to_owned());
+            own.insert(name.to_vec());
             // With a domain it would go to other servers of this machine.
-            let domain = |p: &&str| !p.trim_start().get(..6).is_some_and(|p| p.eq_ignore_ascii_case("domain"));
-            let kept = std::iter::once(first).chain(parts.filter(domain)).collect::<Vec<_>>().join(";");
-            if let Ok(value) = HeaderValue::from_str(&kept) {
+            let domain = |p: &&[u8]| !p.trim_ascii_start().get(..6).is_some_and(|p| p.eq_ignore_ascii_case(b"domain"));
+            let kept = std::iter::once(first).chain(parts.filter(domain)).collect::<Vec<_>>().join(&b";"[..]);
+            if let Ok(value) = HeaderValue::from_bytes(&kept) {
                 headers.append(SET_COOKIE, value);
             }
         }
+    }
+}
+
+/// Carries both ways until one ends, and the other a little longer: a socket that goes in is not held by a program that never ends.
+async fn carry<A, B>(outside: A, inside: B)
+where
+    A: AsyncRead + AsyncWrite,
+    B: AsyncRead + AsyncWrite,
+{
+    let (mut from_browser, mut to_browser) = tokio::io::split(outside);
+    let (mut from_server, mut to_server) = tokio::io::split(inside);
+    let there = async {
+        // How it ended is the two programs' matter.
+        drop(tokio::io::copy(&mut from_browser, &mut to_server).await);
+        drop(to_server.shutdown().await);
+    };
+    let back = async {
+        drop(tokio::io::copy(&mut from_server, &mut to_browser).await);
+        drop(to_browser.shutdown().await);
+    };
+    tokio::pin!(there, back);
+    tokio::select! {
+        () = &mut there => drop(tokio::time::timeout(ROOM, back).await),
+        () = &mut back => drop(tokio::time::timeout(ROOM, there).await),
     }
 }
 
@@ -387,13 +448,17 @@ fn asked(query: Option<&str>) -> Option<&str> {
     query?.split('&').find_map(|pair| pair.strip_prefix(LINK)?.strip_prefix('='))
 }
 
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    let all = headers.get_all(COOKIE).iter().filter_map(|v| v.to_str().ok());
-    all.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='))
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let all = headers.get_all(COOKIE).iter().flat_map(|line| line.as_bytes().split(|b| *b == b';'));
+    all.filter_map(|pair| {
+        let pair = pair.trim_ascii();
+        let at = pair.iter().position(|b| *b == b'=')?;
+        Some((&pair[..at], &pair[at + 1..]))
+    })
 }
 
-fn same(a: &str, b: &str) -> bool {
-    a.as_bytes().ct_eq(b.as_bytes()).into()
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.ct_eq(b).into()
 }
 
 fn said(status: StatusCode, text: &str) -> Response<AnyBody> {
@@ -410,8 +475,8 @@ fn said(status: StatusCode, text: &str) -> Response<AnyBody> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use std::sync::atomic::AtomicUsize;
+    use tokio::io::AsyncReadExt as _;
 
     /// So many of each family.
     fn sockets(count: usize) -> Vec<OwnedFd> {
@@ -452,10 +517,11 @@ mod tests {
                         let mut word = [0; 4];
                         stream.read_exact(&mut word).await.unwrap();
                         stream.write_all(&[b"got ".as_slice(), &word].concat()).await.unwrap();
-                        return;
+                        // It never ends of itself.
+                        return std::future::pending().await;
                     }
                     let head = format!(
-                        "HTTP/1.1 200 OK\r\nSet-Cookie: page=1; Domain=localhost; Path=/\r\nSet-Cookie: airlock-preview=mine\r\nContent-Length: {}\r\n\r\n",
+                        "HTTP/1.1 200 OK\r\nSet-Cookie: page=1; Domain=localhost; Path=/\r\nSet-Cookie: airlock-preview-1=mine\r\nContent-Length: {}\r\n\r\n",
                         text.len()
                     );
                     stream.write_all(head.as_bytes()).await.unwrap();
@@ -495,7 +561,12 @@ mod tests {
         assert!(host.starts_with("abc.localhost:"), "{host}");
         assert!(get(&host, &path, "").await.starts_with("HTTP/1.1 403"), "a link is for one use");
         assert!(get(&host, "/", "").await.starts_with("HTTP/1.1 403"), "no cookie, no page");
-        assert!(get(&host, "/", "Cookie: airlock-preview=secret\r\n").await.starts_with("HTTP/1.1 403"), "nor a guessed one");
+        assert!(
+            get(&host, "/", &format!("Cookie: {}=secret\r\n", cookie.split('=').next().unwrap()))
+                .await
+                .starts_with("HTTP/1.1 403"),
+            "nor a guessed one"
+        );
         let other = host.replace("abc", "abd");
         assert!(get(&other, "/", &format!("Cookie: {cookie}\r\n")).await.starts_with("HTTP/1.1 421"), "nor under another name");
         let own = format!(
@@ -510,6 +581,8 @@ mod tests {
             assert!(!first.contains(word), "`{word}` goes neither in nor out: {first}");
         }
         assert!(!first.to_lowercase().contains("\r\ncookie:"), "nothing was set here before: {first}");
+        let odd = format!("Cookie: theme=\u{fc}; {cookie}\r\n");
+        assert!(get(&host, "/", &odd).await.starts_with("HTTP/1.1 200"), "a cookie in another charset shuts nobody out");
         let second = get(&host, "/", &own).await;
         assert!(second.contains("page=1\r\n") && !second.contains("theirs"), "what the page set is its own: {second}");
     }
@@ -540,7 +613,7 @@ mod tests {
         stream.read_exact(&mut back).await.unwrap();
         assert_eq!(&back, b"got word");
         drop(stream);
-        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        let deadline = std::time::Instant::now() + 3 * ROOM;
         while inward.v4.lock().len() < 2 && std::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -548,6 +621,31 @@ mod tests {
         drop(preview);
         let gone = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
         assert!(gone.is_err(), "it is closed with the run");
+    }
+
+    #[tokio::test]
+    async fn p6_both_addresses_of_a_port_are_this_ones() {
+        let (v4, v6) = listeners().unwrap();
+        let port = v4.local_addr().unwrap().port();
+        if let Some(v6) = v6 {
+            assert_eq!(v6.local_addr().unwrap().port(), port);
+            assert!(StdListener::bind((Ipv6Addr::LOCALHOST, port)).is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn p8_a_server_that_says_wait_without_end_is_cut_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                while stream.write_all(&b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100)).await.is_ok() {}
+            }
+        });
+        let preview = Preview::open(Arc::new(Inward::new(sockets(1))), port, "abc", random).unwrap();
+        let (host, _, cookie) = entered(&preview).await;
+        let answer = tokio::time::timeout(Duration::from_secs(20), get(&host, "/", &format!("Cookie: {cookie}\r\n"))).await;
+        assert!(answer.expect("it comes to an end").starts_with("HTTP/1.1 502"));
     }
 
     #[tokio::test]

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 pub use served::{Doorkeeper, Doors, Pass};
 use served::{Serving, Spot};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -48,6 +49,17 @@ pub struct Hidden {
     pub looks: Looks,
 }
 
+/// A place as the person knows it: one of their home begins with `~`.
+pub fn shown(place: &std::path::Path, home: &std::path::Path) -> RawPath {
+    let bytes = place.as_os_str().as_bytes();
+    match place.strip_prefix(home) {
+        Ok(rest) if !home.as_os_str().is_empty() && !rest.as_os_str().is_empty() => {
+            RawPath([b"~/", rest.as_os_str().as_bytes()].concat())
+        }
+        _ => bytes.into(),
+    }
+}
+
 /// The hidden places of a plan, in the order of its decoys; those of the home begin with `~`, as a policy writes them.
 pub fn places(plan: &Plan) -> Vec<Hidden> {
     let home = plan.env.iter().find(|(key, _)| key.as_bytes() == b"HOME").map_or(b"".as_slice(), |(_, home)| home.as_bytes());
@@ -57,8 +69,7 @@ pub fn places(plan: &Plan) -> Vec<Hidden> {
                 Ground::Own { looks } => *looks,
                 Ground::Shown { .. } => Looks::File,
             };
-            let in_home = target.as_bytes().strip_prefix(home).filter(|rest| !home.is_empty() && rest.starts_with(b"/"));
-            let path = in_home.map_or_else(|| target.as_bytes().into(), |rest| RawPath([b"~", rest].concat()));
+            let path = shown(target.as_path(), std::path::Path::new(std::ffi::OsStr::from_bytes(home)));
             Some(Hidden { path, real: target.as_path().to_owned(), looks })
         }
         _ => None,

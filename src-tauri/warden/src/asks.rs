@@ -15,6 +15,8 @@ use tokio::sync::{oneshot, watch};
 
 /// Asks that may be open at a time; what comes on top is refused, so that nobody is worn out.
 const OPEN: usize = 32;
+/// Of these, looks into hidden places: a program makes names up as it likes.
+const READS: usize = 8;
 /// New asks that a run may make at once, and how long it takes until it may make one more.
 const BURST: u32 = 64;
 const ONE_MORE: Duration = Duration::from_secs(10);
@@ -119,6 +121,8 @@ impl Desk {
 /// An open ask and the connections that wait for its answer.
 struct Waiting {
     ask: Ask,
+    /// A word on this is one on it too.
+    wider: Option<Asked>,
     connections: Vec<oneshot::Sender<Permit>>,
     /// Tries as they are stored.
     stored: u64,
@@ -249,18 +253,18 @@ impl State {
         }
         if let Some(permit) = self.granted(&what).or_else(|| self.granted(wider.as_ref()?)) {
             connection.send(permit).ok();
-        } else if let Some(ask) = self.denied.get(&what) {
+        } else if let Some(ask) = self.denied.get(&what).or_else(|| self.denied.get(wider.as_ref()?)) {
             refuse(connection, "ask", format!("you denied it in this run (ask {ask}); `airlock grant add` allows it"));
         } else if let Some(waiting) = self.open.iter_mut().find(|w| w.ask.what == what) {
             waiting.ask.tries += 1;
             waiting.wait(connection);
-        } else if let Err(why) = self.room() {
+        } else if let Err(why) = self.room(&what) {
             if self.full.is_none_or(|told| told.elapsed() >= ONE_MORE) {
                 self.full = Some(Instant::now());
                 self.recorder.fact(who, What::Limit { limit: "asks".into(), detail: why.clone() }, 1);
             }
             refuse(connection, "asks", why);
-        } else if let Err(e) = self.open(what, who, ruling, connection) {
+        } else if let Err(e) = self.open(what, wider, who, ruling, connection) {
             tracing::error!(error = %e, "an ask could not be stored");
         }
     }
@@ -269,6 +273,7 @@ impl State {
     fn open(
         &mut self,
         what: Asked,
+        wider: Option<Asked>,
         who: Option<Process>,
         ruling: Ruling,
         connection: oneshot::Sender<Permit>,
@@ -293,12 +298,20 @@ impl State {
         self.version = None;
         let told = What::Ask { ask: ask.id.clone(), about: ask.what.to_string(), rule: ask.rule.clone() };
         self.recorder.fact(who, told, 1);
-        self.open.push(Waiting { ask, connections: vec![connection], stored: 1 });
+        self.open.push(Waiting { ask, wider, connections: vec![connection], stored: 1 });
         Ok(())
     }
 
     /// Room for one more ask, or why there is none.
-    fn room(&mut self) -> Result<(), String> {
+    fn room(&mut self, what: &Asked) -> Result<(), String> {
+        // There are few limits, and each asks once at a time: a flood of others must not keep the person from hearing of one.
+        if matches!(what, Asked::Raise { .. }) {
+            return Ok(());
+        }
+        let reads = |w: &&Waiting| matches!(w.ask.what, Asked::Read { .. });
+        if matches!(what, Asked::Read { .. }) && self.open.iter().filter(reads).count() >= READS {
+            return Err(format!("{READS} asks about hidden places are open: answer some of them"));
+        }
         if self.open.len() >= OPEN {
             return Err(format!("{OPEN} asks of this run are open: answer some of them"));
         }
@@ -460,8 +473,9 @@ impl State {
     fn serve_who_waits(&mut self) {
         let now = self.moment();
         for index in (0..self.open.len()).rev() {
-            let what = &self.open[index].ask.what;
-            let Some(live) = self.grants.iter().find(|l| l.grant.left.is_none() && l.grant.what == *what && l.grant.lives(&now))
+            let Waiting { ask: Ask { what, .. }, wider, .. } = &self.open[index];
+            let means = |granted: &Asked| granted == what || Some(granted) == wider.as_ref();
+            let Some(live) = self.grants.iter().find(|l| l.grant.left.is_none() && means(&l.grant.what) && l.grant.lives(&now))
             else {
                 continue;
             };
@@ -556,7 +570,7 @@ mod tests {
             closed: None,
             grant: None,
         };
-        let mut waiting = Waiting { ask, connections: Vec::new(), stored: 1 };
+        let mut waiting = Waiting { ask, wider: None, connections: Vec::new(), stored: 1 };
         let patient: Vec<_> = (0..10)
             .map(|_| {
                 let (sender, receiver) = oneshot::channel();

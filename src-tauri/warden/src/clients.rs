@@ -217,11 +217,17 @@ async fn follow<'s>(
                 orders.send(Order::End).await.map_err(std::io::Error::other)?;
             }
             Request::Continue => {
-                if let Some(allowance) = &shared.allowance {
-                    allowance.disk();
-                    shared.raises.done("limits.disk");
-                }
-                let was = aside(shared, |shared| shared.hold.proceed()).await.unwrap_or(false);
+                // Raised before it goes on: else the next look would stop it again.
+                let was = aside(shared, |shared| {
+                    let limited = shared.hold.limited();
+                    if let Some(allowance) = shared.allowance.as_ref().filter(|_| limited) {
+                        allowance.disk();
+                        shared.raises.done("limits.disk");
+                    }
+                    shared.hold.proceed()
+                })
+                .await
+                .unwrap_or(false);
                 say(Reply::Continued { was }).await?;
                 orders.send(Order::End).await.map_err(std::io::Error::other)?;
             }

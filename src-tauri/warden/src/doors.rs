@@ -30,7 +30,7 @@ pub(crate) fn of(spec: &RunSpec, policy: &Policy, asks: &Asks) -> Option<Doors> 
         .map(|h| {
             let reason = "a touch of this place is asked about".to_owned();
             let ruling = Ruling { decision: Decision::Ask, rule: h.rule.clone(), source: h.source.clone(), reason };
-            (RawPath::from(h.path.to_string().as_str()), ruling)
+            (supervise::decoy::shown(&h.path.under(&spec.home), &spec.home), ruling)
         })
         .collect();
     if rules.is_empty() {
@@ -46,22 +46,44 @@ pub(crate) fn of(spec: &RunSpec, policy: &Policy, asks: &Asks) -> Option<Doors> 
 struct Keeper {
     asks: Asks,
     rules: HashMap<RawPath, Ruling>,
-    /// Answers that came, or are to come.
-    waiting: Mutex<HashMap<RawPath, oneshot::Receiver<Permit>>>,
+    /// Answers that are to come, or came and were not used yet.
+    waiting: Mutex<HashMap<RawPath, Awaited>>,
+}
+
+enum Awaited {
+    Yet(oneshot::Receiver<Permit>),
+    Here(Permit),
+}
+
+impl Awaited {
+    /// Whether it is worth keeping: it may still be a yes.
+    fn keeps(&mut self) -> bool {
+        if let Self::Yet(answer) = self {
+            match answer.try_recv() {
+                Ok(permit @ Permit::Granted { .. }) => *self = Self::Here(permit),
+                Ok(Permit::Refused(_)) | Err(TryRecvError::Closed) => return false,
+                Err(TryRecvError::Empty) => {}
+            }
+        }
+        true
+    }
 }
 
 impl Doorkeeper for Keeper {
     fn pass(&self, path: &RawPath, place: &RawPath, who: Option<&Process>) -> Option<Pass> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        match waiting.get_mut(path).map(oneshot::Receiver::try_recv) {
-            Some(Err(TryRecvError::Empty)) => return None,
-            Some(Ok(permit)) => {
-                waiting.remove(path);
+        let known = waiting.get_mut(path).map(Awaited::keeps);
+        match (known, waiting.remove(path)) {
+            (Some(true), Some(Awaited::Here(permit))) => {
                 if let Some(pass) = pass(permit) {
                     return Some(pass);
                 }
             }
-            Some(Err(TryRecvError::Closed)) | None => {}
+            (Some(true), Some(yet)) => {
+                waiting.insert(path.clone(), yet);
+                return None;
+            }
+            _ => {}
         }
         let ruling = self.rules.get(place)?.clone();
         let whole = Asked::Read { path: place.clone() };
@@ -78,9 +100,12 @@ impl Doorkeeper for Keeper {
             }
         }
         if waiting.len() >= WAITING {
-            waiting.retain(|_, answer| !answer.is_terminated());
+            waiting.retain(|_, answer| answer.keeps());
         }
-        waiting.insert(path.clone(), answer);
+        // Beyond that its answer is one more try away.
+        if waiting.len() < WAITING {
+            waiting.insert(path.clone(), Awaited::Yet(answer));
+        }
         None
     }
 }

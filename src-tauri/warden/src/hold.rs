@@ -18,8 +18,27 @@ pub(crate) struct Hold {
 
 #[derive(Default)]
 struct Held {
-    paused: Option<PausedBy>,
+    /// By the person, and by a limit: each ends by itself.
+    person: bool,
+    limit: bool,
     looks: u32,
+}
+
+impl Held {
+    fn paused(&self) -> Option<PausedBy> {
+        match (self.person, self.limit) {
+            (true, _) => Some(PausedBy::Person),
+            (false, true) => Some(PausedBy::Limit),
+            (false, false) => None,
+        }
+    }
+
+    fn by(&mut self, by: PausedBy) -> &mut bool {
+        match by {
+            PausedBy::Person => &mut self.person,
+            PausedBy::Limit => &mut self.limit,
+        }
+    }
 }
 
 impl Hold {
@@ -33,13 +52,13 @@ impl Hold {
 
     /// Why the run is paused, where it is.
     pub(crate) fn paused(&self) -> Option<PausedBy> {
-        self.held().paused
+        self.held().paused()
     }
 
     /// Whether something keeps it stopped.
     pub(crate) fn is_held(&self) -> bool {
         let held = self.held();
-        held.paused.is_some() || held.looks > 0
+        held.paused().is_some() || held.looks > 0
     }
 
     /// Stops everything for a look; false where not all was seen stopped, which then goes on.
@@ -47,7 +66,8 @@ impl Hold {
         let mut held = self.held();
         let complete = self.jail.freeze();
         held.looks += 1;
-        if !complete && held.paused.take().is_some() {
+        if !complete && held.paused().is_some() {
+            (held.person, held.limit) = (false, false);
             self.record(None, "its processes could not be kept stopped");
         }
         complete
@@ -60,33 +80,49 @@ impl Hold {
         self.go_on(&held);
     }
 
-    /// Stops everything until [`Hold::proceed`]; false where that could not be done.
+    /// Stops everything until [`Hold::proceed`], or [`Hold::raised`] for a limit; false where that could not be done.
     pub(crate) fn pause(&self, by: PausedBy) -> bool {
         let mut held = self.held();
-        if held.paused.is_some() {
-            return true;
-        }
-        if !self.jail.freeze() {
+        let before = held.paused();
+        if before.is_none() && !self.jail.freeze() {
             return false;
         }
-        held.paused = Some(by);
-        self.record(Some(by), if by == PausedBy::Person { "by the person" } else { "by a limit" });
+        *held.by(by) = true;
+        if before != held.paused() {
+            self.record(Some(by), if by == PausedBy::Person { "by the person" } else { "by a limit" });
+        }
         true
     }
 
-    /// Ends the pause; false where there was none.
+    /// Whether a limit keeps it stopped.
+    pub(crate) fn limited(&self) -> bool {
+        self.held().limit
+    }
+
+    /// The person lets it go on, whatever paused it; false where nothing had.
     pub(crate) fn proceed(&self) -> bool {
         let mut held = self.held();
-        let was = held.paused.take().is_some();
+        let was = held.paused().is_some();
         if was {
+            (held.person, held.limit) = (false, false);
             self.go_on(&held);
             self.record(None, "by the person");
         }
         was
     }
 
+    /// A limit was raised: what it paused goes on, unless the person paused it too.
+    pub(crate) fn raised(&self) {
+        let mut held = self.held();
+        if !std::mem::take(&mut held.limit) || held.person {
+            return;
+        }
+        self.go_on(&held);
+        self.record(None, "by the person");
+    }
+
     fn go_on(&self, held: &Held) {
-        if held.paused.is_none() && held.looks == 0 {
+        if held.paused().is_none() && held.looks == 0 {
             self.jail.thaw();
         }
     }

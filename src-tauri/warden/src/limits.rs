@@ -75,7 +75,7 @@ pub(crate) fn watch(
             let raise = move || {
                 if disk {
                     allowance.disk();
-                    hold.proceed();
+                    hold.raised();
                 } else {
                     allowance.memory();
                 }

@@ -84,7 +84,7 @@ fn raise_descriptors() {
 pub(crate) fn network_limits() -> egress::Limits {
     let usual = egress::Limits::default();
     let have = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let room = usize::try_from(have.saturating_sub(300) / 3).unwrap_or(usize::MAX);
+    let room = usize::try_from(have.saturating_sub(500) / 3).unwrap_or(usize::MAX);
     egress::Limits { connections: usual.connections.min(room.max(16)), ..usual }
 }
 

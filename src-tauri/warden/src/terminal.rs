@@ -76,7 +76,9 @@ fn carry(which: Which, fd: OwnedFd, output: &Arc<Output>, raises: &Raises, recor
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        let detail = match output.append(which, &buffer[..n]) {
+        let appended = output.append(which, &buffer[..n]);
+        let full = appended.is_ok();
+        let detail = match appended {
             Ok(false) => continue,
             Ok(true) => format!(
                 "the kept output reached its {} bytes: its oldest part went, and goes from now on; `limits.output` raises it",
@@ -87,7 +89,9 @@ fn carry(which: Which, fd: OwnedFd, output: &Arc<Output>, raises: &Raises, recor
         if told != Some(output.limit()) {
             told = Some(output.limit());
             let kept = Arc::clone(output);
-            raises.then("limits.output", supervise::limits::size(output.next()), None, move || kept.raise());
+            if full {
+                raises.then("limits.output", supervise::limits::size(output.next()), None, move || kept.raise());
+            }
             recorder.fact(None, What::Limit { limit: "output".into(), detail }, 1);
         }
     }

@@ -215,14 +215,13 @@ impl Serving {
 
     /// Finds a name; `None` where it may not be looked at.
     pub(super) fn find(&mut self, doors: &Doors, spot: &Spot<'_>, who: Option<&Process>) -> Option<Answer> {
-        if !self.may(doors, spot, who) {
+        // Nobody is asked about what is not there, and who may not look does not hear of it.
+        let looked = self.look(doors, spot);
+        if !(looked.is_ok() || self.seen(&spot.key())) || !self.may(doors, spot, who) {
             return None;
         }
-        let found = self.look(doors, spot).and_then(|attributes| Ok(Answer::Found(self.number(spot)?, attributes)));
-        Some(found.unwrap_or_else(|e| {
-            self.passes.remove(&spot.key());
-            refused(e)
-        }))
+        let found = looked.and_then(|attributes| Ok(Answer::Found(self.number(spot)?, attributes)));
+        Some(found.unwrap_or_else(refused))
     }
 
     fn number(&mut self, spot: &Spot<'_>) -> Result<u64, Errno> {
