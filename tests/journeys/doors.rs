@@ -185,3 +185,38 @@ fn p2_a_grant_for_the_place_serves_what_was_asked_about_before_wherever_the_home
     run.until_out("colour = blue");
     run.end(LIMIT).ok();
 }
+
+#[test]
+fn p2_a_run_is_paused_when_a_hidden_place_is_replaced_outside() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let shared = person.home().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::write(shared.join("secret"), "first").unwrap();
+    fs::write(shared.join("open"), "open").unwrap();
+    let policy = person.file(
+        "shared.toml",
+        "version = 1\nname = \"shared\"\n[files]\nread = [\"~/shared\"]\nhide = [{ path = \"~/shared/secret\" }]\n[network]\ndefault = \"deny\"\n",
+    );
+    let script =
+        format!("cat {0}/secret || cat {0}/open; echo ready; while :; do echo beat >> beats; sleep 0.05; done", shared.display());
+    let mut run = start(&person, &repo, &policy, &script);
+    run.until_out("openready");
+    let task = text(&person.airlock(["task", "list", "--json"]).ok().json_lines()[0], "id");
+    let paused = || person.airlock(["task", "show", &task, "--json"]).ok().json()["paused"].clone();
+    // What is not hidden may come and go.
+    fs::write(shared.join("new"), "new").unwrap();
+    fs::rename(shared.join("new"), shared.join("open")).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(paused(), Value::Null);
+    // As an editor saves.
+    fs::write(shared.join(".new"), "second").unwrap();
+    fs::rename(shared.join(".new"), shared.join("secret")).unwrap();
+    eventually("it is paused", LIMIT, || (paused() == "limit").then_some(()));
+    let detail = eventually("it is told", LIMIT, || {
+        events(&person, &task).iter().find(|e| e["kind"] == "limit" && e["limit"] == "hide").map(|e| text(e, "detail"))
+    });
+    assert!(detail.contains("shared/secret") && detail.contains("airlock task stop"), "{detail}");
+    person.airlock(["task", "stop", &task]).ok();
+    run.end(LIMIT);
+}

@@ -16,7 +16,7 @@ const LISTENER_PORT: u16 = 1;
 const DNS_PORT: u16 = 53;
 /// Sockets of each family that lead in: a browser keeps six connections to a server, and some that stay open beside them. One
 /// that was connected by one family can't be used for the other.
-const INWARD: usize = 12;
+const INWARD: usize = 8;
 /// Bytes to which each queue of a connection grows by itself.
 const MOST: u32 = 256 << 10;
 

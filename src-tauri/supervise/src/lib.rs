@@ -17,6 +17,7 @@ pub mod notify;
 pub mod outside;
 mod real;
 mod spawn;
+pub mod stands;
 mod stop;
 mod tell;
 mod tier;

@@ -31,7 +31,7 @@ pub fn asked(words: &[String], directory: &Path) -> Result<Zeroizing<Vec<u8>>, S
     let reader = child.stdout.take().map(|stdout| {
         std::thread::spawn(move || {
             let mut said = Zeroizing::new(Vec::with_capacity(4096));
-            stdout.take(MOST).read_to_end(&mut said).map(|_| said)
+            stdout.take(MOST + 1).read_to_end(&mut said).map(|_| said)
         })
     });
     let until = Instant::now() + PATIENCE;
@@ -52,6 +52,9 @@ pub fn asked(words: &[String], directory: &Path) -> Result<Zeroizing<Vec<u8>>, S
     }
     let status = ended?;
     let said = reader.and_then(|r| r.join().ok()).and_then(Result::ok).ok_or_else(|| format!("`{program}` could not be read"))?;
+    if said.len() as u64 > MOST {
+        return Err(format!("`{program}` said more than {MOST} bytes"));
+    }
     if status.success() { Ok(said) } else { Err(format!("`{program}` ended with {status}")) }
 }
 
@@ -74,6 +77,6 @@ mod tests {
         let begun = Instant::now();
         assert_eq!(sh("sleep 600 & echo word").as_deref(), Ok(&b"word\n"[..]));
         assert!(begun.elapsed() < PATIENCE);
-        assert_eq!(sh("head -c 1000000 /dev/zero | tr '\\0' x").map(|s| s.len()).unwrap_or(0), 64 << 10);
+        assert!(sh("head -c 1000000 /dev/zero | tr '\\0' x").unwrap_err().contains("more than 65536 bytes"));
     }
 }

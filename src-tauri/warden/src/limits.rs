@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use supervise::Jail;
 use supervise::limits::{Allowance, Bounds, Stir, Watch};
+use supervise::stands::Stands;
 use supervise::who::Who;
 
 /// Refuses where a limit that must be kept in full is not. Nothing of the command has run yet.
@@ -95,4 +96,26 @@ pub(crate) fn watch(
 /// Where a run writes: what it grows by is its disk.
 pub(crate) fn places(spec: &RunSpec) -> Vec<PathBuf> {
     vec![spec.dir.tree(), spec.dir.home(), spec.dir.git(), spec.dir.path().join("caches"), spec.dir.tmp()]
+}
+
+/// Pauses the run when a mount of its jail is gone: what was hidden there would be seen. Nothing can put it back.
+pub(crate) fn mounts(jail: &Arc<Jail>, hold: &Arc<Hold>, recorder: &Recorder) -> Option<Stands> {
+    let (hold, told, ended) = (Arc::clone(hold), recorder.clone(), Arc::clone(jail));
+    let lost = move |places: Vec<String>| {
+        let paused = hold.pause(PausedBy::Limit);
+        let detail = format!(
+            "{} was renamed, replaced or deleted outside, and what this run's jail had put over it is gone with it: {}",
+            places.join(", "),
+            if paused {
+                "it is paused: `airlock task stop` ends it, `airlock task continue` lets it go on and see what is there"
+            } else {
+                "not every process could be stopped, so it was ended"
+            }
+        );
+        tell(&told, "hide", detail, None);
+        if !paused {
+            ended.kill();
+        }
+    };
+    Stands::watch(jail.pid, lost).inspect_err(|e| tell(recorder, "hide", format!("mounts can't be looked at: {e}"), None)).ok()
 }

@@ -27,7 +27,7 @@ impl Previews {
     /// A link to a port; why not, in words. The port is served from now on.
     pub(crate) fn link(&self, port: u16) -> Result<String, String> {
         if !self.inward.leads_in() {
-            return Err("this run's jail has no network of its own, so nothing in it can be looked at".into());
+            return Err("nothing in this run can be looked at: its jail has no network of its own, or its warden too few descriptors (`ulimit -n`)".into());
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(preview) = open.get(&port) {

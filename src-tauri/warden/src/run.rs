@@ -31,6 +31,9 @@ use zeroize::Zeroizing;
 /// Between asking the command to end and ending everything.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// With fewer descriptors than this a warden has none to spare.
+const FEW: u64 = 512;
+
 /// How long clients that stopped reading are waited for after the end.
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -179,6 +182,10 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
     });
     let together = Together::of(&policy);
     let Stood { mut jail, plan } = supervise::stand(plan, weaker, &spec.jail_program, inside, Some(&together))?;
+    // Where descriptors are few the run has them all, and nobody looks in.
+    let few = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.is_some_and(|n| n < FEW);
+    let inward = std::mem::take(&mut jail.inward);
+    let inward = if few { Vec::new() } else { inward };
     jail.report.accepted.clone_from(&grants.accept);
     if plan.fallback.is_some() {
         jail.report.accepted.extend(supervise::compose::LOST_IN_PART);
@@ -235,13 +242,14 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
         recorder.lifecycle("caches", words);
     }
 
-    let previews = Previews::new(std::mem::take(&mut jail.inward), spec.task.clone(), recorder.clone());
+    let previews = Previews::new(inward, spec.task.clone(), recorder.clone());
     let jail = Arc::new(jail);
     let (ended_sender, ended) = watch::channel(None);
     let stop = watch::Sender::new(false);
     let room = clients::room();
     let hold = Arc::new(Hold::new(Arc::clone(&jail), recorder.clone(), Arc::clone(&database), spec.task.clone()));
     let looked_at = limits::watch(spec, &policy, &jail, &sensors.who, sensors.stir.clone(), &hold, (&raises, &recorder));
+    let stands = plan.fallback.is_none().then(|| limits::mounts(&jail, &hold, &recorder)).flatten();
     let shared = Arc::new(Shared {
         task: spec.task.clone(),
         run: spec.run.clone(),
@@ -265,7 +273,7 @@ async fn own(spec: &RunSpec, secrets: Secrets) -> Result<(), Refusal> {
 
     let outcome = until_ended(&jail, &hold, &policy, &stop, &raises, &recorder).await;
     tokio::task::block_in_place(|| pumps.finish());
-    drop(looked_at);
+    drop((looked_at, stands));
     drop(sensors);
     tokio::task::block_in_place(|| desk.close());
     recorder.lifecycle("ended", words(&outcome));
