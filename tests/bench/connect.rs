@@ -8,6 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use testkit::Sandbox;
 
+/// The side that judges nothing.
+pub(crate) const RELAY: &str = "through a relay without judgement";
+
 /// The client: resolves once, then one connection for each line on stdin; answers with nanoseconds.
 pub(crate) fn client(host: &str, port: &str) {
     let port: u16 = port.parse().expect("a port");
@@ -24,19 +27,19 @@ pub(crate) fn client(host: &str, port: &str) {
 }
 
 /// A client that waits for lines.
-struct Asked {
+pub(crate) struct Asked {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
 }
 
 impl Asked {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client starts");
         let answers = BufReader::new(child.stdout.take().expect("a pipe"));
         Self { child, answers }
     }
 
-    fn once(&mut self) -> Measured {
+    pub(crate) fn once(&mut self) -> Measured {
         self.child.stdin.as_mut().expect("a pipe").write_all(b"go\n").map_err(|e| format!("the client is gone: {e}"))?;
         let mut line = String::new();
         self.answers.read_line(&mut line).map_err(|e| e.to_string())?;
@@ -68,7 +71,7 @@ fn echo() -> u16 {
 }
 
 /// Two sockets and a copy loop.
-fn relay(to: u16) -> u16 {
+pub(crate) fn relay(to: u16) -> u16 {
     let (tell, port) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -112,8 +115,8 @@ pub(crate) fn table(person: &Sandbox, rounds: usize) -> Table {
         "a new connection: open, a byte there and back",
         rounds,
         &mut [
-            Side::new("through the way out", || way_out.once()),
-            Side::new("through a relay without judgement", || plain.once()),
+            Side::new("through the way out", || way_out.once()).at_most(1.5, RELAY),
+            Side::new(RELAY, || plain.once()),
             Side::new("bare loopback", || bare.once()),
         ],
     )

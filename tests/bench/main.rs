@@ -14,6 +14,7 @@
     reason = "a program for the terminal that ends where it can't measure"
 )]
 
+mod carry;
 mod connect;
 mod cpu;
 mod fleet;
@@ -29,7 +30,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use testkit::Sandbox;
 
-const TABLES: [&str; 5] = ["start", "kill", "fleet", "connect", "cpu"];
+const TABLES: [&str; 6] = ["start", "kill", "fleet", "connect", "carry", "cpu"];
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -39,6 +40,10 @@ fn main() -> ExitCode {
         match word.as_str() {
             "client" => {
                 connect::client(&value(), &value());
+                return ExitCode::SUCCESS;
+            }
+            "pull" => {
+                carry::client(&value(), &value());
                 return ExitCode::SUCCESS;
             }
             "--out" => out = Some(PathBuf::from(value())),
@@ -102,6 +107,7 @@ fn table(name: &str, person: &Sandbox, rounds: Option<usize>, material: &HashMap
         "kill" => kill::table(person, rounds.unwrap_or(20)),
         "fleet" => fleet::table(person),
         "connect" => connect::table(person, rounds.unwrap_or(200)),
+        "carry" => carry::table(person, rounds.unwrap_or(10)),
         "cpu" => cpu::table(person, &need),
         _ => panic!("{name} is no table"),
     }

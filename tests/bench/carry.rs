@@ -1,0 +1,89 @@
+//! Many bytes through one connection of the way out, against a relay that judges nothing, against bare loopback.
+
+use crate::connect::{Asked, RELAY, relay};
+use crate::side::{Side, Table, compare};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::process::Command;
+use std::time::Instant;
+use testkit::Sandbox;
+
+/// Bytes that each round carries: a gibibyte.
+const BYTES: u64 = 1 << 30;
+const PIECE: usize = 256 << 10;
+
+/// The client: for each line on stdin one connection, and all that comes over it; answers with nanoseconds.
+pub(crate) fn client(host: &str, port: &str) {
+    let port: u16 = port.parse().expect("a port");
+    let address: SocketAddr = (host, port).to_socket_addrs().expect("the name has an address").next().expect("at least one");
+    let mut piece = vec![0; PIECE];
+    for line in std::io::stdin().lines() {
+        line.expect("stdin can be read");
+        let start = Instant::now();
+        let mut connection = TcpStream::connect(address).expect("the connection opens");
+        connection.write_all(b"x").expect("a byte goes out");
+        let mut came = 0;
+        loop {
+            match connection.read(&mut piece).expect("bytes come") {
+                0 => break,
+                n => came += n as u64,
+            }
+        }
+        assert_eq!(came, BYTES, "all of them");
+        println!("{}", start.elapsed().as_nanos());
+    }
+}
+
+/// Sends so many bytes to whoever sends one.
+fn source() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        let piece = vec![7; PIECE];
+        for connection in listener.incoming() {
+            let Ok(mut connection) = connection else { continue };
+            if connection.read_exact(&mut [0]).is_ok() {
+                for _ in 0..BYTES / PIECE as u64 {
+                    if connection.write_all(&piece).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+    });
+    port
+}
+
+pub(crate) fn table(person: &Sandbox, rounds: usize) -> Table {
+    let server = source();
+    let relay = relay(server);
+    let me = std::env::current_exe().expect("this program has a path");
+    let repo = person.small_repo_at(person.projects().join("carry"));
+    std::fs::copy(&me, repo.path.join("bench")).expect("the client can be copied");
+    repo.commit("with the client");
+    let policy = person.file(
+        "carry.toml",
+        &format!(
+            "version = 1\nname = \"bench\"\n[network]\ndefault = \"deny\"\n[[network.rule]]\nhost = \"source.test\"\nports = [{server}]\n\
+             address = \"127.0.0.1:{server}\"\ndecision = \"allow\"\nreason = \"the bench's own server\"\n[limits]\nbytes_in = \"4000GiB\"\n"
+        ),
+    );
+    let mut inside = person.airlock_command(["run", "--repo"]);
+    inside.arg(&repo.path).arg("--policy").arg(policy).args(["--", "./bench", "pull", "source.test", &server.to_string()]);
+    let outside = |port: u16| {
+        let mut c = Command::new(&me);
+        c.args(["pull", "127.0.0.1", &port.to_string()]);
+        c
+    };
+    let (mut way_out, mut plain, mut bare) = (Asked::start(inside), Asked::start(outside(relay)), Asked::start(outside(server)));
+    compare(
+        "a gibibyte through one connection",
+        rounds,
+        &mut [
+            // At least 0.9 of its bytes a second.
+            Side::new("through the way out", || way_out.once()).at_most(1.0 / 0.9, RELAY),
+            Side::new(RELAY, || plain.once()),
+            Side::new("bare loopback", || bare.once()),
+        ],
+    )
+}
