@@ -249,6 +249,7 @@ impl Read {
         let judged = HttpRequest::new(head.method.as_str(), head.uri.path())
             .map_err(|e| refused(StatusCode::BAD_REQUEST, own("path check", e.to_string())))?;
         otherwise::says(&head).map_err(|why| refused(StatusCode::BAD_REQUEST, own("path check", why)))?;
+        otherwise::one_host(&mut head);
         if hops::coded(&head.headers) {
             let why = "the body is coded on its way, so it can't be said what it is".to_owned();
             return Err(refused(StatusCode::NOT_IMPLEMENTED, own("body check", why)));

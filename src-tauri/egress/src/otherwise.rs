@@ -7,6 +7,10 @@ const METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method
 /// Headers in which another path or address stands.
 const PATHS: [&str; 5] = ["x-forwarded-path", "x-forwarded-uri", "x-original-uri", "x-original-url", "x-rewrite-url"];
 
+/// Headers in which another host stands: what a proxy in front of a server would say, and no program inside is one.
+const HOSTS: [&str; 6] =
+    ["forwarded", "x-forwarded-host", "x-forwarded-server", "x-host", "x-http-host-override", "x-original-host"];
+
 /// A header's name as servers read it that take `_` and `-` for the same.
 pub(crate) fn plain(name: &str) -> String {
     name.replace('_', "-")
@@ -27,11 +31,28 @@ pub(crate) fn says(request: &Parts) -> Result<(), String> {
     Ok(())
 }
 
+/// Takes what names another host out of a request: it is for the one that was judged.
+pub(crate) fn one_host(request: &mut Parts) {
+    let names: Vec<_> = request.headers.keys().filter(|n| HOSTS.contains(&plain(n.as_str()).as_str())).cloned().collect();
+    for name in names {
+        request.headers.remove(name);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use hyper::Request;
+
+    #[test]
+    fn p4_a_request_names_no_other_host() {
+        let request =
+            Request::get("/a").header("X-Forwarded-Host", "b.test").header("x_host", "b.test").header("Forwarded", "host=b");
+        let mut head = request.header("X-Forwarded-For", "::1").body(()).unwrap().into_parts().0;
+        one_host(&mut head);
+        assert_eq!(head.headers.keys().map(|k| k.as_str()).collect::<Vec<_>>(), ["x-forwarded-for"]);
+    }
 
     #[test]
     fn p4_a_request_that_names_another_method_or_path_is_none() {
