@@ -109,7 +109,7 @@ fn held(pid: i32) -> Vec<String> {
 fn holds_nothing(pid: i32) -> bool {
     let held = held(pid);
     let left = |l: &String| ["/", "/memfd:left (deleted)"].contains(&l.as_str()) || l.starts_with("mnt:");
-    !held.iter().any(left) && held.len() < 64
+    !held.iter().any(left) && held.len() < 100
 }
 
 #[test]

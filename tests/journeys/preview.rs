@@ -67,6 +67,10 @@ fn p6_a_page_of_the_jail_is_seen_by_whoever_has_its_link_and_ends_with_the_run()
     assert!(browse(&person, "nothing", &nothing).contains("Is the server running?"));
     person.airlock(["preview", &task, "0"]).exits(2);
 
+    assert_eq!(person.airlock(["preview", &task, "3001", "--close", "--json"]).ok().json()["was"], true);
+    assert!(browse(&person, "both", &seen[1]).contains("onnect"), "closed by hand");
+    assert_eq!(person.airlock(["preview", &task, "3001", "--close", "--json"]).ok().json()["was"], false);
+
     // From inside there is nothing to be had there.
     let port = seen[0].split(':').nth(2).unwrap().trim_end_matches('/').to_owned();
     run.write(format!("http://127.0.0.1:{port}/\n").as_bytes());
@@ -74,7 +78,7 @@ fn p6_a_page_of_the_jail_is_seen_by_whoever_has_its_link_and_ends_with_the_run()
     assert!(!run.out().contains("reached"), "{}", run.out());
     let told: Vec<String> =
         events(&person, &task).iter().filter(|e| e["phase"] == "preview").map(|e| text(e, "detail")).collect();
-    assert!(told.len() == 3 && told[0].contains("port 3000"), "{told:?}");
+    assert!(told.len() == 4 && told[0].contains("port 3000"), "{told:?}");
     person.airlock(["task", "stop", &task]).ok();
     run.end(LIMIT);
     eventually("it is closed", LIMIT, || browse(&person, "3000", &seen[0]).contains("onnect").then_some(()));

@@ -292,6 +292,9 @@ pub(crate) struct Preview {
     pub(crate) id: String,
     /// Port that the program listens on [default: the one that it took]
     pub(crate) port: Option<u16>,
+    /// Close it again, with its connections
+    #[arg(long, requires = "port")]
+    pub(crate) close: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

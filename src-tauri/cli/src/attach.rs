@@ -180,6 +180,7 @@ fn carry_output(run: &mut Attached, show: Show, ask: &dyn Fn(&str, &AskId)) -> R
                 | Reply::NotAsked { .. }
                 | Reply::GrantsRead { .. }
                 | Reply::Previewed { .. }
+                | Reply::Unpreviewed { .. }
                 | Reply::NotPreviewed { .. }
                 | Reply::Frozen { .. }
                 | Reply::Thawed

@@ -170,6 +170,15 @@ pub(crate) fn preview(engine: &Engine, args: &Preview) -> Result<u8, Error> {
             }
         },
     };
+    if args.close {
+        let was = engine.close_preview(&id, port)?;
+        if args.json {
+            out::json(&serde_json::json!({"task": id, "port": port, "was": was}))?;
+        } else {
+            out::talk(if was { "closed" } else { "it was not open" });
+        }
+        return Ok(0);
+    }
     let link = engine.preview(&id, port)?;
     if args.json {
         out::json(&serde_json::json!({"task": id, "port": port, "link": link}))?;

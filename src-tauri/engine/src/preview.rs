@@ -26,6 +26,15 @@ impl Engine {
         })?
     }
 
+    /// Closes a port with its connections; false where it was not open.
+    pub fn close_preview(&self, task: &TaskId, port: u16) -> Result<bool, Error> {
+        self.need_task(task)?;
+        self.attach(task)?.ask(LIMIT, &Request::Unpreview { port }, |reply| match reply {
+            Reply::Unpreviewed { was } => Some(*was),
+            _ => None,
+        })
+    }
+
     /// Ports that programs of the task's last run took, in the order in which they did; the last is the likeliest.
     pub fn ports(&self, task: &TaskId) -> Result<Vec<u16>, Error> {
         let run = self.task(task)?.runs.pop().map(|r| r.run.id);

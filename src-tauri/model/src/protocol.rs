@@ -89,6 +89,11 @@ pub enum Request {
         /// Which.
         port: u16,
     },
+    /// End that.
+    Unpreview {
+        /// Which.
+        port: u16,
+    },
     /// Ask for [`Reply::Status`].
     Status,
 }
@@ -174,6 +179,11 @@ pub enum Reply {
     Previewed {
         /// A link for one use.
         link: String,
+    },
+    /// It was ended.
+    Unpreviewed {
+        /// Whether there was one.
+        was: bool,
     },
     /// There is no preview; why.
     NotPreviewed {

@@ -245,6 +245,7 @@ async fn follow<'s>(
                 })
                 .await?;
             }
+            Request::Unpreview { port } => say(Reply::Unpreviewed { was: shared.previews.close(port) }).await?,
             Request::Grants => say(Reply::GrantsRead { closed: shared.asks.reread().await }).await?,
             Request::Status => {
                 say(aside(shared, status).await.unwrap_or(Reply::Error { message: "the run could not be looked at".into() }))

@@ -43,6 +43,15 @@ impl Previews {
         open.insert(port, preview);
         Ok(link)
     }
+
+    /// Closes a port with its connections; whether it was open.
+    pub(crate) fn close(&self, port: u16) -> bool {
+        let was = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&port).is_some();
+        if was {
+            self.recorder.lifecycle("preview", format!("port {port} of the sandbox is closed to your browser"));
+        }
+        was
+    }
 }
 
 /// 128 bits.
