@@ -132,7 +132,7 @@ macro_rules! taken {
         Apart(concat!(
             $limits,
             "; w() { until grep -q holding \"$1\"; do sleep 0.1; done; }; \"$@\" > said & w said; \"$1\" \"$2\" 1 > mine & w mine; \
-             grep -q 'took 0:' mine && { echo; echo fell; }; cat said; kill %1 %2"
+             grep -q 'took 0:' mine && { echo; echo fell; }; cat said; kill %1 %2 2>/dev/null"
         ))
     };
 }
@@ -195,7 +195,7 @@ const QUOTAS: &[Attack] = &[
         &["shared-memory", "0"],
         Victim::Shared,
         Apart(
-            "\"$@\" > said & until grep -q holding said; do sleep 0.1; done; grep -q 1095912523 /proc/sysvipc/shm && { echo; echo fell; }; kill %1",
+            "\"$@\" > said & until grep -q holding said; do sleep 0.1; done; grep -q 1095912523 /proc/sysvipc/shm && { echo; echo fell; }; kill %1 2>/dev/null",
         ),
     ),
 ];

@@ -14,7 +14,7 @@ macro_rules! attack {
 
 /// All processes of a user would be all of root's, so the user is one of a throw-away pid namespace.
 const MANY: &str = "\"$VICTIM\" \"$SECRET\" > up & until [ -s up ]; do sleep 0.1; done; before=$(cut -d' ' -f19 /proc/$!/stat)$(ionice -p $!); \"$@\"; \
-                    [ \"$before\" != \"$(cut -d' ' -f19 /proc/$!/stat)$(ionice -p $!)\" ] && echo && echo fell; kill $!";
+                    [ \"$before\" != \"$(cut -d' ' -f19 /proc/$!/stat)$(ionice -p $!)\" ] && echo && echo fell; kill $! 2>/dev/null";
 /// Whether the victim is dead, reaped or not.
 macro_rules! dies {
     ($script:literal) => {

@@ -8,6 +8,7 @@ use model::run::{PolicyText, RunSpec};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(crate) struct Task {
 /// A jail that runs, with all that answers it.
 pub(crate) struct Running {
     pub(crate) jail: Jail,
+    /// What it says on stderr.
+    said: File,
     told: Arc<AtomicUsize>,
     _sensors: (Option<Notify>, Option<Telling>),
 }
@@ -79,7 +82,10 @@ impl Task {
     pub(crate) fn start(&self, argv: &[&str], env: &[(String, String)]) -> Measured<Running> {
         let spec = RunSpec { argv: argv.iter().map(|a| (*a).to_owned()).collect(), env: env.to_vec(), ..self.spec.clone() };
         let plan = supervise::compose::agent(&spec, &self.grants).expect("nothing is granted twice");
-        let mut jail = supervise::spawn(&plan, &spec.jail_program, Some(nothing())).map_err(|e| e.to_string())?;
+        let said = tempfile::tempfile().map_err(|e| e.to_string())?;
+        let [stdin, stdout, _] = nothing();
+        let streams = [stdin, stdout, said.try_clone().map_err(|e| e.to_string())?.into()];
+        let mut jail = supervise::spawn(&plan, &spec.jail_program, Some(streams)).map_err(|e| e.to_string())?;
         let init_pid = u32::try_from(jail.pid).expect("a process id");
         let writable = vec![spec.workspace.clone(), spec.home.clone(), "/tmp".into()];
         let who = Who::new(JailRef { init_pid, writable, ..JailRef::default() }).expect("the jail can be looked at");
@@ -93,7 +99,7 @@ impl Task {
         let notify = jail.notify.take().map(|fd| Notify::serve(fd, Arc::clone(&who), sink).expect("calls are observed"));
         let decoys = jail.decoys.take().map(|decoys| decoys.tell(who, None, |_| {}).expect("touches are told"));
         jail.go().map_err(|e| e.to_string())?;
-        Ok(Running { jail, told, _sensors: (notify, decoys) })
+        Ok(Running { jail, said, told, _sensors: (notify, decoys) })
     }
 }
 
@@ -102,7 +108,10 @@ impl Running {
     pub(crate) fn finish(self) -> Measured<usize> {
         let Ended { exit, signal } = self.jail.wait().map_err(|e| e.to_string())?;
         if (exit, signal) != (Some(0), None) {
-            return Err(format!("inside it ended with exit code {exit:?}, signal {signal:?}"));
+            let mut text = String::new();
+            let mut said = &self.said;
+            drop(said.rewind().and_then(|()| said.take(4096).read_to_string(&mut text)));
+            return Err(format!("inside it ended with exit code {exit:?}, signal {signal:?}; it said: {}", text.trim()));
         }
         let told = Arc::clone(&self.told);
         drop(self);
