@@ -81,6 +81,15 @@ export const NEEDS = [
     pacman: ['gnome-keyring', 'libsecret'],
   },
   {
+    what: 'TLS for perl (IO::Socket::SSL)',
+    why: 'perl is one of the clients that the tests let out',
+    for: 'test',
+    there: (probe) => probe.module('IO::Socket::SSL'),
+    apt: ['libio-socket-ssl-perl'],
+    dnf: ['perl-IO-Socket-SSL', 'perl-HTTP-Tiny'],
+    pacman: ['perl-io-socket-ssl'],
+  },
+  {
     what: 'ssh-agent',
     why: 'the tests attack a real agent of keys',
     for: 'test',
@@ -177,6 +186,7 @@ const FAMILIES = { debian: 'apt', ubuntu: 'apt', fedora: 'dnf', arch: 'pacman' }
 /** The machine as it is. Tests hand in another probe. */
 export const machine = {
   program: (name) => onPath(name) !== null,
+  module: (name) => onPath('perl') !== null && spawnSync('perl', [`-M${name}`, '-e', '1'], { stdio: 'ignore' }).status === 0,
   library: (name) => onPath('pkg-config') !== null && spawnSync('pkg-config', ['--exists', name]).status === 0,
 }
 
