@@ -1,10 +1,9 @@
 //! Many bytes through one connection of the way out, against a relay that judges nothing, against bare loopback.
 
-use crate::connect::{Asked, RELAY, relay};
+use crate::connect::{RELAY, three};
 use crate::side::{Side, Table, compare};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::process::Command;
 use std::time::Instant;
 use testkit::Sandbox;
 
@@ -55,27 +54,8 @@ fn source() -> u16 {
 }
 
 pub(crate) fn table(person: &Sandbox, rounds: usize) -> Table {
-    let server = source();
-    let relay = relay(server);
-    let me = std::env::current_exe().expect("this program has a path");
-    let repo = person.small_repo_at(person.projects().join("carry"));
-    std::fs::copy(&me, repo.path.join("bench")).expect("the client can be copied");
-    repo.commit("with the client");
-    let policy = person.file(
-        "carry.toml",
-        &format!(
-            "version = 1\nname = \"bench\"\n[network]\ndefault = \"deny\"\n[[network.rule]]\nhost = \"source.test\"\nports = [{server}]\n\
-             address = \"127.0.0.1:{server}\"\ndecision = \"allow\"\nreason = \"the bench's own server\"\n[limits]\nbytes_in = \"4000GiB\"\n"
-        ),
-    );
-    let mut inside = person.airlock_command(["run", "--repo"]);
-    inside.arg(&repo.path).arg("--policy").arg(policy).args(["--", "./bench", "pull", "source.test", &server.to_string()]);
-    let outside = |port: u16| {
-        let mut c = Command::new(&me);
-        c.args(["pull", "127.0.0.1", &port.to_string()]);
-        c
-    };
-    let (mut way_out, mut plain, mut bare) = (Asked::start(inside), Asked::start(outside(relay)), Asked::start(outside(server)));
+    let limits = "[limits]\nbytes_in = \"4000GiB\"\n";
+    let [mut way_out, mut plain, mut bare] = three(person, "pull", "source.test", source(), limits);
     compare(
         "a gibibyte through one connection",
         rounds,

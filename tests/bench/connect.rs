@@ -71,7 +71,7 @@ fn echo() -> u16 {
 }
 
 /// Two sockets and a copy loop.
-pub(crate) fn relay(to: u16) -> u16 {
+fn relay(to: u16) -> u16 {
     let (tell, port) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -89,28 +89,32 @@ pub(crate) fn relay(to: u16) -> u16 {
     port.recv().expect("the relay listens")
 }
 
-pub(crate) fn table(person: &Sandbox, rounds: usize) -> Table {
-    let server = echo();
+/// Clients of a server that say `word`: through the way out, through the relay, and bare.
+pub(crate) fn three(person: &Sandbox, word: &str, host: &str, server: u16, limits: &str) -> [Asked; 3] {
     let relay = relay(server);
     let me = std::env::current_exe().expect("this program has a path");
-    let repo = person.small_repo_at(person.projects().join("connect"));
+    let repo = person.small_repo_at(person.projects().join(word));
     std::fs::copy(&me, repo.path.join("bench")).expect("the client can be copied");
     repo.commit("with the client");
     let policy = person.file(
-        "bench.toml",
+        &format!("{word}.toml"),
         &format!(
-            "version = 1\nname = \"bench\"\n[network]\ndefault = \"deny\"\n[[network.rule]]\nhost = \"echo.test\"\nports = [{server}]\n\
-             address = \"127.0.0.1:{server}\"\ndecision = \"allow\"\nreason = \"the bench's own server\"\n"
+            "version = 1\nname = \"bench\"\n[network]\ndefault = \"deny\"\n[[network.rule]]\nhost = \"{host}\"\nports = [{server}]\n\
+             address = \"127.0.0.1:{server}\"\ndecision = \"allow\"\nreason = \"the bench's own server\"\n{limits}"
         ),
     );
     let mut inside = person.airlock_command(["run", "--repo"]);
-    inside.arg(&repo.path).arg("--policy").arg(policy).args(["--", "./bench", "client", "echo.test", &server.to_string()]);
+    inside.arg(&repo.path).arg("--policy").arg(policy).args(["--", "./bench", word, host, &server.to_string()]);
     let outside = |port: u16| {
         let mut c = Command::new(&me);
-        c.args(["client", "127.0.0.1", &port.to_string()]);
+        c.args([word, "127.0.0.1", &port.to_string()]);
         c
     };
-    let (mut way_out, mut plain, mut bare) = (Asked::start(inside), Asked::start(outside(relay)), Asked::start(outside(server)));
+    [inside, outside(relay), outside(server)].map(Asked::start)
+}
+
+pub(crate) fn table(person: &Sandbox, rounds: usize) -> Table {
+    let [mut way_out, mut plain, mut bare] = three(person, "client", "echo.test", echo(), "");
     compare(
         "a new connection: open, a byte there and back",
         rounds,

@@ -192,14 +192,8 @@ fn p2_a_grant_for_the_place_serves_what_was_asked_about_before_wherever_the_home
 fn p2_a_run_is_paused_when_a_hidden_place_is_replaced_outside() {
     let person = Sandbox::new();
     let repo = person.small_repo();
-    let shared = person.home().join("shared");
-    fs::create_dir(&shared).unwrap();
-    fs::write(shared.join("secret"), "first").unwrap();
-    fs::write(shared.join("open"), "open").unwrap();
-    let policy = person.file(
-        "shared.toml",
-        "version = 1\nname = \"shared\"\n[files]\nread = [\"~/shared\"]\nhide = [{ path = \"~/shared/secret\" }]\n[network]\ndefault = \"deny\"\n",
-    );
+    let shared = shared(&person);
+    let policy = hiding(&person, "");
     let script =
         format!("cat {0}/secret || cat {0}/open; echo ready; while :; do echo beat >> beats; sleep 0.05; done", shared.display());
     let mut run = start(&person, &repo, &policy, &script);
@@ -221,4 +215,48 @@ fn p2_a_run_is_paused_when_a_hidden_place_is_replaced_outside() {
     assert!(detail.contains("shared/secret") && detail.contains("airlock task stop"), "{detail}");
     person.airlock(["task", "stop", &task]).ok();
     run.end(LIMIT);
+}
+
+#[test]
+fn p2_a_limit_that_is_raised_lets_no_run_on_that_would_see_what_is_hidden() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    let shared = shared(&person);
+    let policy = hiding(&person, "[limits]\ndisk = \"48MiB\"\n");
+    let script = "for i in $(seq 16); do head -c 5000000 /dev/zero > f$i; sleep 0.5; done; echo all; sleep 600";
+    let mut run = start(&person, &repo, &policy, script);
+    let ask = the_open_ask(&person);
+    assert_eq!(ask["limit"], "limits.disk", "{ask}");
+    let task = text(&ask, "task");
+    let show = || person.airlock(["task", "show", &task, "--json"]).ok().json();
+    eventually("it is paused", LIMIT, || (show()["paused"] == "limit").then_some(()));
+    fs::write(shared.join(".new"), "second").unwrap();
+    fs::rename(shared.join(".new"), shared.join("secret")).unwrap();
+    eventually("it is told", LIMIT, || {
+        events(&person, &task).iter().any(|e| e["kind"] == "limit" && e["limit"] == "hide").then_some(())
+    });
+    person.airlock(["ask", "allow", &named(&ask)]).ok();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!((&show()["paused"], run.out()), (&"limit".into(), String::new()), "it stays");
+    person.airlock(["task", "continue", &task]).ok();
+    run.until_out("all");
+    person.airlock(["task", "stop", &task]).ok();
+    run.end(LIMIT);
+}
+
+/// A directory that a run is shown, with a file in it that is hidden.
+fn shared(person: &Sandbox) -> PathBuf {
+    let shared = person.home().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::write(shared.join("secret"), "first").unwrap();
+    fs::write(shared.join("open"), "open").unwrap();
+    shared
+}
+
+fn hiding(person: &Sandbox, limits: &str) -> PathBuf {
+    let text = format!(
+        "version = 1\nname = \"shared\"\n[files]\nread = [\"~/shared\"]\nhide = [{{ path = \"~/shared/secret\" }}]\n\
+         [network]\ndefault = \"deny\"\n{limits}"
+    );
+    person.file("shared.toml", &text)
 }

@@ -39,11 +39,11 @@ fn p4_a_task_reads_from_the_registries_that_its_locks_and_the_persons_tools_name
     // What the policy says of that host itself counts, and without the key nothing is added.
     let own = "version = 1\nname = \"own\"\n[network]\ndefault = \"deny\"\necosystems = [\"npm\"]\n\
                [[network.rule]]\nhost = \"npm.corp.test\"\nports = [8443]\nmethods = [\"GET\"]\npaths = [\"/only/**\"]\ndecision = \"allow\"\n";
-    for (policy, said) in [(own.to_owned(), "deny"), (own.replace("ecosystems = [\"npm\"]\n", ""), "deny")] {
-        let file = person.file("own.toml", &policy);
+    for policy in [own, &own.replace("ecosystems = [\"npm\"]\n", "")] {
+        let file = person.file("own.toml", policy);
         person.run_script(&repo.path, &["--policy", file.to_str().unwrap()], "true").ok();
         let task = text(&person.airlock(["task", "list", "--json"]).ok().json_lines()[0], "id");
         let answer = person.airlock(["policy", "explain", &task, "GET https://npm.corp.test:8443/x"]).ok().out();
-        assert!(answer.lines().next().unwrap_or_default().contains(said), "{answer}");
+        assert!(answer.lines().next().unwrap_or_default().contains("deny"), "{answer}");
     }
 }

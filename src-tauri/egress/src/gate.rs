@@ -85,8 +85,13 @@ impl Gate {
 
     /// The person's word on a limit that was reached: as much again, where they say so.
     pub(crate) async fn raise(&self, spent: Spent, who: Option<Process>) {
-        let shared = |rule| self.shares.lock().unwrap_or_else(PoisonError::into_inner).get(rule).map(Arc::clone);
-        let share = spent.rule.as_ref().and_then(shared);
+        let share = match &spent.rule {
+            Some(rule) => match self.shares.lock().unwrap_or_else(PoisonError::into_inner).get(rule) {
+                Some(share) => Some(Arc::clone(share)),
+                None => return,
+            },
+            None => None,
+        };
         let budget = share.as_deref().unwrap_or(&self.budget);
         let answer = self.recorder.raise(&spent.key(), budget.next(spent.way), who.as_ref());
         if let Ok(Permit::Granted { .. }) = answer.await {

@@ -9,8 +9,6 @@ use std::time::Duration;
 
 /// How long a warden may take to open a port.
 const LIMIT: Duration = Duration::from_secs(15);
-/// Events that are looked through.
-const EVENTS: usize = 20_000;
 
 impl Engine {
     /// A link of one use to a port of the task's run, which is served until that ends.
@@ -39,7 +37,7 @@ impl Engine {
     pub fn ports(&self, task: &TaskId) -> Result<Vec<u16>, Error> {
         let run = self.task(task)?.runs.pop().map(|r| r.run.id);
         let mut ports: Vec<u16> = Vec::new();
-        for event in self.events(task, 1, EVENTS, &["network".to_owned()])? {
+        self.network(task, &mut |event| {
             if let What::Network { op: NetOp::Bind, port, .. } = event.what
                 && Some(&event.run) == run.as_ref()
                 && port != 0
@@ -47,7 +45,8 @@ impl Engine {
                 ports.retain(|p| *p != port);
                 ports.push(port);
             }
-        }
+            Ok(())
+        })?;
         Ok(ports)
     }
 }

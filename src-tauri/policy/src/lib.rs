@@ -40,4 +40,4 @@ pub use preset::{preset, presets};
 pub use problem::Problem;
 pub use proxy::{Direct, Proxy, ProxyAddress, ProxyForm};
 pub use source::{Env, Files, Hidden, NotInForce, Policy, Tools, parse};
-pub use unit::duration;
+pub use unit::{duration, show_duration};

@@ -1,5 +1,7 @@
 //! Programs of the person's that Airlock asks something, outside any jail, because their own policy names them.
 
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -27,7 +29,7 @@ pub fn asked(words: &[String], directory: &Path) -> Result<Zeroizing<Vec<u8>>, S
         .process_group(0)
         .spawn()
         .map_err(|e| format!("`{program}` could not be started: {e}"))?;
-    let group = child.id();
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("its number is none")?;
     let reader = child.stdout.take().map(|stdout| {
         std::thread::spawn(move || {
             let mut said = Zeroizing::new(Vec::with_capacity(4096));
@@ -35,22 +37,19 @@ pub fn asked(words: &[String], directory: &Path) -> Result<Zeroizing<Vec<u8>>, S
         })
     });
     let until = Instant::now() + PATIENCE;
-    let ended = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break Ok(status),
-            Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
-            Ok(None) => break Err(format!("`{program}` did not end within {} s", PATIENCE.as_secs())),
-            Err(e) => break Err(format!("`{program}` could not be waited for: {e}")),
+    let late = loop {
+        match rustix::process::waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT) {
+            Ok(None) if Instant::now() >= until => break true,
+            Ok(None) | Err(Errno::INTR) => std::thread::sleep(LOOK),
+            Ok(Some(_)) | Err(_) => break false,
         }
     };
-    // With it goes whatever it left behind, which would hold its output open.
-    if let Some(group) = i32::try_from(group).ok().and_then(rustix::process::Pid::from_raw) {
-        _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    // With it goes whatever it left behind, which would hold its output open. It is not waited for yet: its number is still its own.
+    _ = rustix::process::kill_process_group(group, Signal::KILL);
+    let status = child.wait().map_err(|e| format!("`{program}` could not be waited for: {e}"))?;
+    if late {
+        return Err(format!("`{program}` did not end within {} s", PATIENCE.as_secs()));
     }
-    if ended.is_err() {
-        drop(child.wait());
-    }
-    let status = ended?;
     let said = reader.and_then(|r| r.join().ok()).and_then(Result::ok).ok_or_else(|| format!("`{program}` could not be read"))?;
     if said.len() as u64 > MOST {
         return Err(format!("`{program}` said more than {MOST} bytes"));

@@ -21,23 +21,23 @@ struct Held {
     /// By the person, and by a limit: each ends by itself.
     person: bool,
     limit: bool,
+    /// It would see what was hidden: only the person's word ends it.
+    exposed: bool,
     looks: u32,
 }
 
 impl Held {
     fn paused(&self) -> Option<PausedBy> {
-        match (self.person, self.limit) {
-            (true, _) => Some(PausedBy::Person),
-            (false, true) => Some(PausedBy::Limit),
-            (false, false) => None,
+        match *self {
+            Self { exposed: true, .. } => Some(PausedBy::Limit),
+            Self { person: true, .. } => Some(PausedBy::Person),
+            Self { limit: true, .. } => Some(PausedBy::Limit),
+            Self { .. } => None,
         }
     }
 
-    fn by(&mut self, by: PausedBy) -> &mut bool {
-        match by {
-            PausedBy::Person => &mut self.person,
-            PausedBy::Limit => &mut self.limit,
-        }
+    fn end(&mut self) {
+        (self.person, self.limit, self.exposed) = (false, false, false);
     }
 }
 
@@ -67,7 +67,7 @@ impl Hold {
         let complete = self.jail.freeze();
         held.looks += 1;
         if !complete && held.paused().is_some() {
-            (held.person, held.limit) = (false, false);
+            held.end();
             self.record(None, "its processes could not be kept stopped");
         }
         complete
@@ -82,14 +82,26 @@ impl Hold {
 
     /// Stops everything until [`Hold::proceed`], or [`Hold::raised`] for a limit; false where that could not be done.
     pub(crate) fn pause(&self, by: PausedBy) -> bool {
+        match by {
+            PausedBy::Person => self.stop("by the person", |held| held.person = true),
+            PausedBy::Limit => self.stop("by a limit", |held| held.limit = true),
+        }
+    }
+
+    /// Stops everything, as it would see what was hidden, until [`Hold::proceed`]; false where that could not be done.
+    pub(crate) fn expose(&self) -> bool {
+        self.stop("as it would see what was hidden", |held| held.exposed = true)
+    }
+
+    fn stop(&self, why: &str, set: impl FnOnce(&mut Held)) -> bool {
         let mut held = self.held();
         let before = held.paused();
         if before.is_none() && !self.jail.freeze() {
             return false;
         }
-        *held.by(by) = true;
+        set(&mut held);
         if before != held.paused() {
-            self.record(Some(by), if by == PausedBy::Person { "by the person" } else { "by a limit" });
+            self.record(held.paused(), why);
         }
         true
     }
@@ -104,21 +116,20 @@ impl Hold {
         let mut held = self.held();
         let was = held.paused().is_some();
         if was {
-            (held.person, held.limit) = (false, false);
+            held.end();
             self.go_on(&held);
             self.record(None, "by the person");
         }
         was
     }
 
-    /// A limit was raised: what it paused goes on, unless the person paused it too.
+    /// A limit was raised: what it paused goes on, unless something else keeps it.
     pub(crate) fn raised(&self) {
         let mut held = self.held();
-        if !std::mem::take(&mut held.limit) || held.person {
-            return;
+        if std::mem::take(&mut held.limit) && held.paused().is_none() {
+            self.go_on(&held);
+            self.record(None, "as a limit was raised");
         }
-        self.go_on(&held);
-        self.record(None, "by the person");
     }
 
     fn go_on(&self, held: &Held) {

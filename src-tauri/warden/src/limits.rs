@@ -102,7 +102,7 @@ pub(crate) fn places(spec: &RunSpec) -> Vec<PathBuf> {
 pub(crate) fn mounts(jail: &Arc<Jail>, hold: &Arc<Hold>, recorder: &Recorder) -> Option<Stands> {
     let (hold, told, ended) = (Arc::clone(hold), recorder.clone(), Arc::clone(jail));
     let lost = move |places: Vec<String>| {
-        let paused = hold.pause(PausedBy::Limit);
+        let paused = hold.expose();
         let detail = format!(
             "{} was renamed, replaced or deleted outside, and what this run's jail had put over it is gone with it: {}",
             places.join(", "),

@@ -72,7 +72,7 @@ pub(crate) async fn wall(limit: Duration, raises: &Raises) -> Duration {
     let mut whole = limit;
     loop {
         tokio::time::sleep_until(end - NOTICE.min(limit / 2)).await;
-        let answer = raises.ask("limits.wall", time(whole + limit), None);
+        let answer = raises.ask("limits.wall", policy::show_duration(whole + limit), None);
         match tokio::time::timeout_at(end, answer).await {
             Ok(Ok(Permit::Granted { .. })) => {
                 end += limit;
@@ -83,24 +83,5 @@ pub(crate) async fn wall(limit: Duration, raises: &Raises) -> Duration {
                 return whole;
             }
         }
-    }
-}
-
-/// As a policy writes it.
-fn time(of: Duration) -> String {
-    let seconds = of.as_secs();
-    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
-    let text: String = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
-    if text.is_empty() { format!("{}ms", of.as_millis()) } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_as_a_policy_writes_them() {
-        let shown = [4 * 3600, 5400, 90, 3601].map(|s| time(Duration::from_secs(s)));
-        assert_eq!(shown, ["4h", "1h30m", "1m30s", "1h1s"]);
     }
 }

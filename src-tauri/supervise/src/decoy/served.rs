@@ -273,11 +273,13 @@ impl Serving {
     /// Opens a file or a directory with the pass for it, which is used up by that.
     pub(super) fn open(&mut self, doors: &Doors, spot: &Spot<'_>, who: Option<&Process>, directory: bool) -> Option<Answer> {
         let key = spot.key();
-        if !self.passes.get(&key).is_some_and(|pass| pass()) {
-            let pass = doors.keeper.pass(&joined(spot.shown, &key.1), spot.shown, who)?;
-            self.passes.insert(key.clone(), pass);
-        }
+        let held = self.passes.remove(&key).filter(|pass| pass());
+        let pass = match held {
+            Some(pass) => pass,
+            None => doors.keeper.pass(&joined(spot.shown, &key.1), spot.shown, who)?,
+        };
         if self.open.len() >= OPEN {
+            self.passes.insert(key, pass);
             return Some(refused(Errno::NFILE));
         }
         let names = |open: &Open| if let Opened::Directory(names) = &open.what { names.len() } else { 0 };
@@ -286,7 +288,6 @@ impl Serving {
             true => list(root, &spot.below, room),
             false => file(root, &spot.below),
         });
-        let pass = self.passes.remove(&key)?;
         Some(match opened {
             Ok(what) => {
                 self.opened += 1;
