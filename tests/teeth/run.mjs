@@ -2,7 +2,8 @@
 //
 // A patch is `tests/teeth/NAME.patch`; its first line is `# test: SUITE TEST`, where SUITE is a test target of tests/ (`jail`) or
 // a crate (`policy`; `crate:jail` where a target has its name), the following `#` lines say what is taken away; with `as a user` behind
-// the test, root runs it as an ordinary user, since root has no such thing. Red means: it builds, and exactly that test fails.
+// the test, root runs it as an ordinary user, since root has no such thing; with `in the guest` it runs in that of `test:machine`, which
+// has what this machine lacks. Red means: it builds, and exactly that test fails.
 import { spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, copyFileSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -43,6 +44,8 @@ const env = { ...process.env, CARGO_TARGET_DIR: target, CARGO_TERM_QUIET: 'true'
 const rows = []
 try {
   copyCheckout(copy)
+  // The guest gets a clone.
+  if (patches.some(({ guest }) => guest)) commit(copy)
   const tests = new Map(patches.map((patch) => [`${patch.suite} ${patch.test}`, patch]))
   const whole = new Map([...tests].map(([key, patch]) => [key, outcome(patch)]))
   for (const patch of patches) {
@@ -64,12 +67,12 @@ console.log(`\nteeth: ${good} passed, ${rows.length - good} failed`)
 process.exitCode = good === rows.length ? 0 : 1
 
 function readHead({ name, file }) {
-  const head = /^# test: (\S+) (\S+)( as a user)?$/.exec(readFileSync(file, 'utf8').split('\n', 1)[0])
+  const head = /^# test: (\S+) (\S+)( as a user| in the guest)?$/.exec(readFileSync(file, 'utf8').split('\n', 1)[0])
   if (!head) {
-    console.error(`tests/teeth/${name}.patch: its first line must be "# test: SUITE TEST", or that and "as a user"`)
+    console.error(`tests/teeth/${name}.patch: its first line must be "# test: SUITE TEST", or that and "as a user" or "in the guest"`)
     process.exit(2)
   }
-  return { suite: head[1], test: head[2], user: head[3] !== undefined && process.getuid() === 0 }
+  return { suite: head[1], test: head[2], user: head[3] === ' as a user' && process.getuid() === 0, guest: head[3] === ' in the guest' }
 }
 
 /** `red` where the protection is shown; anything else is a sentence about why it is not. */
@@ -89,7 +92,8 @@ function verdict({ name, file, ...patch }, whole) {
 }
 
 /** `passed`, `failed`, or why the test could not be run at all. */
-function outcome({ suite, test, user }) {
+function outcome({ suite, test, user, guest }) {
+  if (guest) return inGuest(suite, test)
   const own = existsSync(join(copy, 'tests', suite, 'main.rs'))
   const select = own ? ['-p', 'promises', '--test', suite] : ['-p', suite.replace(/^crate:/, ''), '--tests']
   const builds = [...(own ? [['build', '-p', 'cli', '-p', 'warden', '-p', 'jail', '-p', 'promises', '--bins']] : []), ['test', ...select, '--no-run']]
@@ -109,6 +113,15 @@ function outcome({ suite, test, user }) {
     return 'failed'
   }
   return `no such test, or it was ended: code ${ran.status}, ${passed} passed, ${failed} failed`
+}
+
+/** By `test:machine`, once as root and once as a person; red in one of them is red. */
+function inGuest(suite, test) {
+  const ran = run('node', 'tests/machine/run.mjs', 'plain', '--only', `^promises::${suite}::${test}$`)
+  const [, passed, failed, skipped] = /^airlock: (\d+) passed, (\d+) failed, (\d+) skipped$/m.exec(ran.stdout)?.map(Number) ?? []
+  if (passed + failed + skipped !== 2) return `no such test, or not run in the guest: code ${ran.status}, ${ran.stdout.slice(-400)} ${ran.stderr.slice(-400)}`
+  if (failed > 0) console.log((/panicked at .*\n(?:.+\n){1,3}/.exec(ran.stdout)?.[0] ?? '').trimEnd().slice(0, 600))
+  return skipped > 0 ? 'not tested in the guest' : failed > 0 ? 'failed' : 'passed'
 }
 
 /** The test's program as an ordinary user, from a place that such a one can read. */
@@ -142,6 +155,14 @@ function run(program, ...words) {
 /** Beside no repository: in a directory of one, `git apply` would pass over files that lie elsewhere in it. */
 function git(...words) {
   return spawnSync('git', words, { cwd: copy, env: { ...process.env, GIT_CEILING_DIRECTORIES: target }, encoding: 'utf8' })
+}
+
+function commit(dir) {
+  const as = ['-c', 'user.name=teeth', '-c', 'user.email=teeth@airlock.test']
+  for (const words of [['init', '-q'], ['add', '-A'], [...as, 'commit', '-qm', 'copied']]) {
+    const made = spawnSync('git', words, { cwd: dir, encoding: 'utf8' })
+    if (made.status !== 0) throw new Error(`git ${words.join(' ')}: ${made.stderr}`)
+  }
 }
 
 /** What git knows or would add, as it is now; built pages come along by a link. */
