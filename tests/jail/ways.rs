@@ -353,8 +353,11 @@ pub(crate) fn other_addresses() -> Vec<IpAddr> {
     [first(false), first(true)].into_iter().flatten().collect()
 }
 
-/// A network of its own with one cable to the host's, as root. Both ends go with it.
+/// A network of its own with one cable to the host's, as root. Both ends go with it. One at a time on a machine, as all have the same
+/// address.
 pub(crate) struct Peer {
+    _only: std::fs::File,
+    cable: String,
     end: Option<std::sync::mpsc::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -363,6 +366,8 @@ impl Peer {
     /// Makes one, with `canary` listening in it; `None` where `ip` is missing or may not.
     pub(crate) fn new(canary: &mut Canary) -> Option<Self> {
         let at = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 2));
+        let only = std::fs::File::create(std::env::temp_dir().join("airlock-test-cable")).ok()?;
+        only.lock().ok()?;
         let name = format!("alck{}", std::process::id() % 100_000);
         let ip = |words: &[&str]| Command::new("ip").args(words).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
         let (end, until) = std::sync::mpsc::channel();
@@ -390,12 +395,14 @@ impl Peer {
             return None;
         }
         canary.ears.extend(ears);
-        Some(Self { end: Some(end), thread: Some(thread) })
+        Some(Self { _only: only, cable: name, end: Some(end), thread: Some(thread) })
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
+        // At once: the kernel takes its time for a network that nobody is in any more.
+        drop(Command::new("ip").args(["link", "del", &self.cable]).status());
         drop(self.end.take());
         drop(self.thread.take().map(std::thread::JoinHandle::join));
     }
