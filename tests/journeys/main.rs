@@ -20,6 +20,7 @@ mod reading;
 mod real_agent;
 mod registries;
 mod shell_agent;
+mod signed;
 mod sources;
 mod steps;
 mod together;

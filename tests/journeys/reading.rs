@@ -18,7 +18,7 @@ pub(crate) struct World<'s> {
 
 impl<'s> World<'s> {
     pub(crate) fn new(person: &'s Sandbox, rules: &str) -> Self {
-        Self::with(person, rules, TlsServer::start(&["api.test", "other.test"], person.root()))
+        Self::with(person, rules, TlsServer::start(&["api.test", "other.test", "login.test"], person.root()))
     }
 
     fn with(person: &'s Sandbox, rules: &str, server: TlsServer) -> Self {

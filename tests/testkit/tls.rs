@@ -67,7 +67,8 @@ pub struct TlsServer {
 
 impl TlsServer {
     /// Starts one for these names. `/echo` says back what it was sent, head and all; `/switch` turns to another protocol, which says
-    /// back each byte, after the request's head where the path ends with `/told`; `…/drip` never ends, `…/silent` never begins; everything else is answered with `served`.
+    /// back each byte, after the request's head where the path ends with `/told`; `…/drip` never ends, `…/silent` never begins, `…/unauthorized` is 401;
+    /// `/token` gives tokens that are named by how many were given; everything else is answered with `served`.
     pub fn start(names: &[&str], dir: &Path) -> Self {
         Self::offering(names, dir, &[])
     }
@@ -124,8 +125,18 @@ fn serve(config: Arc<ServerConfig>, stream: TcpStream, kept: &Mutex<Vec<Seen>>) 
             }
             return;
         }
-        let body = if path.starts_with("/echo") { raw } else { b"served".to_vec() };
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        let body = match path {
+            "/token" => {
+                let given = kept.lock().unwrap().iter().filter(|s| s.line == "POST /token").count();
+                let words = "\"token_type\":\"Bearer\",\"expires_in\":3600";
+                format!("{{\"access_token\":\"access-TOKEN-{given}\",\"refresh_token\":\"refresh-TOKEN-{given}\",{words}}}")
+                    .into_bytes()
+            }
+            path if path.starts_with("/echo") => raw,
+            _ => b"served".to_vec(),
+        };
+        let status = if path.ends_with("/unauthorized") { "401 Unauthorized" } else { "200 OK" };
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
         if stream.write_all(&[head.as_bytes(), &body].concat()).and_then(|()| stream.flush()).is_err() {
             return;
         }

@@ -4,6 +4,8 @@ use crate::body::Broken;
 use crate::doors::parameters;
 use crate::otherwise::plain;
 use crate::scrub::Needles;
+use crate::signed::{Brought, Keys};
+use crate::tokens::Tokens;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
@@ -26,12 +28,54 @@ const KEYS: [&str; 10] = [
     "x-token",
 ];
 
+/// Parameters that carry such keys, or a signature by one; lower case.
+const PARAMETERS: [&str; 9] = [
+    "access_token",
+    "api_key",
+    "apikey",
+    "x-amz-credential",
+    "x-amz-security-token",
+    "x-amz-signature",
+    "x-goog-credential",
+    "x-goog-signature",
+    "googleaccessid",
+];
+
 /// The credentials of one run.
 pub struct Vault {
-    credentials: Vec<(Credential, Option<Secret>)>,
+    credentials: Vec<(Credential, Result<Held, String>)>,
     placeholder: String,
     /// When they were taken.
     taken: Instant,
+}
+
+/// What is held of a credential.
+enum Held {
+    Text(Secret),
+    Keys(Keys),
+    Tokens(Box<Tokens>),
+}
+
+impl Held {
+    fn of(credential: &Credential, secret: Option<Secret>) -> Result<Self, String> {
+        let secret = secret.ok_or_else(|| format!("{} when the run started", credential.missing()))?;
+        match &credential.attach {
+            Attach::SigV4(_) => Keys::read(&secret).map(Self::Keys),
+            Attach::OAuth(at) => Tokens::new(at, secret).map(|t| Self::Tokens(Box::new(t))),
+            Attach::Header(_) | Attach::Bearer | Attach::Basic(_) | Attach::Query(_) => Ok(Self::Text(secret)),
+        }
+        .map_err(str::to_owned)
+    }
+}
+
+/// What is left to do for a request.
+pub(crate) enum Next<'a> {
+    /// It is as it goes on.
+    Nothing,
+    /// It is to be signed, once its body is known.
+    Sign(&'a Keys, Brought),
+    /// It is to bear an access token.
+    Bear(&'a Tokens),
 }
 
 /// Why a request does not go on.
@@ -41,7 +85,11 @@ pub(crate) struct Foreign(pub(crate) String);
 impl Vault {
     /// `placeholder` is what stands for every one of them inside; a credential that is not to be had comes without its secret.
     pub fn new(credentials: Vec<(Credential, Option<Secret>)>, placeholder: String) -> Self {
-        Self { credentials, placeholder, taken: Instant::now() }
+        let held = |(credential, secret)| {
+            let held = Held::of(&credential, secret);
+            (credential, held)
+        };
+        Self { credentials: credentials.into_iter().map(held).collect(), placeholder, taken: Instant::now() }
     }
 
     /// None at all.
@@ -58,50 +106,53 @@ impl Vault {
     pub(crate) fn needles_of(&self, host: &Host) -> Needles {
         let own = self.credentials.iter().filter(|(c, _)| c.host == *host);
         let mut needles = Needles::default();
-        for (credential, secret) in own.filter_map(|(c, s)| Some((c, s.as_ref()?))) {
-            needles.add(secret.reveal());
-            if let Attach::Basic(user) = &credential.attach {
+        for (credential, held) in own.filter_map(|(c, h)| Some((c, h.as_ref().ok()?))) {
+            match held {
+                Held::Text(secret) => needles.add(secret.reveal()),
+                Held::Keys(keys) => keys.secrets().for_each(|s| needles.add(s)),
+                Held::Tokens(tokens) => tokens.secrets().iter().for_each(|s| needles.add(s.reveal())),
+            }
+            if let (Attach::Basic(user), Held::Text(secret)) = (&credential.attach, held) {
                 needles.add_one(BASE64.encode(format!("{user}:{}", secret.reveal())).into_bytes());
             }
         }
         needles
     }
 
-    /// Changes a request to a bound host. Gives the name of what was attached.
+    /// Changes a request to a bound host. Gives what is left to do.
     ///
     /// # Errors
     /// A request that brings another key than the placeholder; or one whose credential is not to be had.
-    pub(crate) fn attach(
-        &self,
-        host: &Host,
-        port: u16,
-        judged: &HttpRequest,
-        request: &mut Parts,
-    ) -> Result<Option<String>, Foreign> {
+    pub(crate) fn attach(&self, host: &Host, port: u16, judged: &HttpRequest, request: &mut Parts) -> Result<Next<'_>, Foreign> {
+        let brought = Brought::read(&request.headers);
         self.take_away(host, request)?;
         request.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         // In pieces, in another charset or compressed by WebSocket's own means it could not be looked through.
         for name in ["accept-charset", "if-range", "range", "sec-websocket-extensions"] {
             request.headers.remove(name);
         }
-        let Some((credential, secret)) = self.credentials.iter().find(|(c, _)| c.covers(host, port, judged)) else {
-            return Ok(None);
+        let Some((credential, held)) = self.credentials.iter().find(|(c, _)| c.covers(host, port, judged)) else {
+            return Ok(Next::Nothing);
         };
         let name = credential.name();
-        let Some(secret) = secret else {
-            return Err(Foreign(format!(
-                "{name} can't be attached: {} when the run started; give it, and start again",
-                credential.missing()
-            )));
-        };
+        let failed = |why: String| Foreign(format!("{name} can't be attached: {why}"));
+        let held = held.as_ref().map_err(|why| failed(format!("{why}; give it, and start again")))?;
         if let Some(lease) = credential.lease().filter(|lease| self.taken.elapsed() >= *lease) {
-            return Err(Foreign(format!(
-                "{name} can't be attached: it was good for {} s; start again, and it is taken anew",
-                lease.as_secs()
-            )));
+            return Err(failed(format!("it was good for {} s; start again, and it is taken anew", lease.as_secs())));
         }
-        put(&credential.attach, secret, request).map_err(|e| Foreign(format!("{name} can't be attached: {e}")))?;
-        Ok(Some(name))
+        match (held, &credential.attach) {
+            (Held::Text(secret), attach) => put(attach, secret, request).map_err(|e| failed(e.to_string()))?,
+            (Held::Tokens(tokens), _) => return Ok(Next::Bear(tokens)),
+            (Held::Keys(keys), Attach::SigV4(scope)) => {
+                let brought = brought.ok_or_else(|| {
+                    failed("the request is not signed; give the tool the placeholder as its pair of keys".into())
+                })?;
+                brought.is_for(scope).map_err(failed)?;
+                return Ok(Next::Sign(keys, brought));
+            }
+            (Held::Keys(_), _) => {}
+        }
+        Ok(Next::Nothing)
     }
 
     fn take_away(&self, host: &Host, request: &mut Parts) -> Result<(), Foreign> {
@@ -136,7 +187,7 @@ impl Vault {
             // Some servers part them by `;` as well; what is read here is what any of them would.
             let (mut bears, mut foreign) = (false, None);
             for (name, value) in parameters(Some(pair)) {
-                if keys.contains(&name.as_str()) || ["access_token", "api_key", "apikey"].contains(&name.as_str()) {
+                if keys.contains(&name.as_str()) || PARAMETERS.contains(&name.to_ascii_lowercase().as_str()) {
                     bears = true;
                     foreign = foreign.or((value != self.placeholder).then_some(name));
                 }
@@ -164,6 +215,10 @@ impl Vault {
                 None => false,
             });
         }
+        if text.starts_with(crate::signed::SCHEME) {
+            let id = crate::signed::part(text, "Credential").and_then(|scope| scope.split('/').next());
+            return id == Some(self.placeholder.as_str());
+        }
         let bare = text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("token ")).unwrap_or(text);
         bare == self.placeholder
     }
@@ -175,20 +230,29 @@ fn put(attach: &Attach, secret: &Secret, request: &mut Parts) -> Result<(), Brok
         value.set_sensitive(true);
         Ok(value)
     };
-    let headers = &mut request.headers;
     match attach {
-        Attach::Header(name) => drop(headers.insert(name.parse::<HeaderName>()?, hidden(secret.reveal().to_owned())?)),
-        Attach::Bearer => drop(headers.insert(AUTHORIZATION, hidden(format!("Bearer {}", secret.reveal()))?)),
+        Attach::Header(name) => drop(request.headers.insert(name.parse::<HeaderName>()?, hidden(secret.reveal().to_owned())?)),
+        Attach::Bearer => bear(secret, request)?,
         Attach::Basic(user) => {
             let pair = BASE64.encode(format!("{user}:{}", secret.reveal()));
-            drop(headers.insert(AUTHORIZATION, hidden(format!("Basic {pair}"))?));
+            drop(request.headers.insert(AUTHORIZATION, hidden(format!("Basic {pair}"))?));
         }
+        // Made of what is held, and not it.
+        Attach::SigV4(_) | Attach::OAuth(_) => {}
         Attach::Query(name) => {
             let value = percent_encoding::utf8_percent_encode(secret.reveal(), percent_encoding::NON_ALPHANUMERIC);
             let query = request.uri.query().filter(|q| !q.is_empty()).map_or_else(String::new, |q| format!("{q}&"));
             set_query(request, &format!("{query}{name}={value}"))?;
         }
     }
+    Ok(())
+}
+
+/// As a bearer token.
+pub(crate) fn bear(secret: &Secret, request: &mut Parts) -> Result<(), Broken> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.reveal()))?;
+    value.set_sensitive(true);
+    request.headers.insert(AUTHORIZATION, value);
     Ok(())
 }
 
@@ -222,7 +286,7 @@ mod tests {
         let (vault, host) = vault(attach);
         let request = headers.iter().fold(Request::get(uri), |r, (name, value)| r.header(*name, *value));
         let mut head = request.body(()).unwrap().into_parts().0;
-        vault.attach(&host, 443, &HttpRequest::new("GET", "/a").unwrap(), &mut head)?;
+        drop(vault.attach(&host, 443, &HttpRequest::new("GET", "/a").unwrap(), &mut head)?);
         let mut all: Vec<String> = head.headers.iter().map(|(n, v)| format!("{n}: {}", v.to_str().unwrap())).collect();
         all.sort();
         Ok((head.uri.to_string(), all))
@@ -241,6 +305,23 @@ mod tests {
         }
         let (uri, _) = attached("query = \"key\"", &format!("/a?b=1&ke%79={PLACEHOLDER}"), &[]).unwrap();
         assert_eq!(uri, "/a?b=1&key=sk%2DREAL%2F1%2B2");
+    }
+
+    #[test]
+    fn p5_what_is_signed_inside_is_signed_by_nobody_but_the_placeholder() {
+        let sent = |scheme: &str| attached("bearer = true", "/a", &[("authorization", scheme)]);
+        let by = |id: &str| {
+            format!("AWS4-HMAC-SHA256 Credential={id}/20261130/eu-west-1/s3/aws4_request, SignedHeaders=host, Signature=00")
+        };
+        assert!(sent(&by(PLACEHOLDER)).is_ok(), "and it is taken away");
+        for foreign in [by("AKID"), by(&format!("{PLACEHOLDER}x")), format!("AWS4-HMAC-SHA256 {PLACEHOLDER}"), by("")] {
+            assert!(sent(&foreign).is_err(), "{foreign}");
+        }
+        for foreign in
+            ["/a?X-Amz-Signature=0", "/a?x-amz-credential=x", "/a?X-Goog-Signature=x", "/a?GoogleAccessId=x", "/a?API_KEY=x"]
+        {
+            assert!(attached("bearer = true", foreign, &[]).is_err(), "{foreign}");
+        }
     }
 
     #[test]

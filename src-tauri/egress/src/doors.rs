@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Largest body that is read whole: a list of files that an LFS client sends at once, documents of GraphQL.
-const LIST: usize = 1 << 20;
+pub(crate) const LIST: usize = 1 << 20;
 
 /// What to do instead.
 pub(crate) const HOW: &str = "nothing is pushed from inside: commit, and the person applies or pushes what they approved";
@@ -56,9 +56,8 @@ pub(crate) fn uploads(body: &[u8]) -> bool {
     !serde_json::from_slice::<Operation>(body).is_ok_and(|list| list.0.as_deref() == Some("download"))
 }
 
-/// Reads a body whole, since it says what the request does, and gives the request back with it. As many are in memory as `room` has
-/// places.
-pub(crate) async fn whole(request: Request<AnyBody>, room: &Semaphore) -> Result<(Request<AnyBody>, Bytes), Broken> {
+/// Reads a body of at most `most` bytes whole, and gives the request back with it. As many are in memory as `room` has places.
+pub(crate) async fn whole(request: Request<AnyBody>, room: &Semaphore, most: usize) -> Result<(Request<AnyBody>, Bytes), Broken> {
     let place = room.acquire().await?;
     let (head, mut body) = request.into_parts();
     let read = async {
@@ -67,14 +66,15 @@ pub(crate) async fn whole(request: Request<AnyBody>, room: &Semaphore) -> Result
             if let Some(data) = frame?.data_ref() {
                 bytes.extend_from_slice(data);
             }
-            if bytes.len() > LIST {
-                return Err(format!("a body that says what is done has more than {LIST} bytes").into());
+            if bytes.len() > most {
+                return Err(format!("a body that has to be known before it goes on has more than {most} bytes").into());
             }
         }
         Ok::<_, Broken>(bytes)
     };
-    let bytes =
-        tokio::time::timeout(PATIENCE, read).await.map_err(|_| "a body that says what is done did not come to an end")??;
+    let bytes = tokio::time::timeout(PATIENCE, read)
+        .await
+        .map_err(|_| "a body that has to be known before it goes on did not come to an end")??;
     drop(place);
     let bytes = bytes.freeze();
     let body = Full::new(bytes.clone()).map_err(|never| match never {}).boxed();
@@ -142,7 +142,7 @@ mod tests {
         let ask = |body: &'static str| async move {
             let request = Request::post("/a/b.git/info/LFS/objects/batch/").body(crate::body::words(body.to_owned())).unwrap();
             assert!(is_list(&request));
-            let (request, bytes) = whole(request, room).await.unwrap();
+            let (request, bytes) = whole(request, room, LIST).await.unwrap();
             let uploads = uploads(&bytes);
             let back = request.into_body().collect().await.unwrap().to_bytes();
             assert_eq!(back, body.as_bytes(), "the body goes on as it was");

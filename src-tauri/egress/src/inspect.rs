@@ -2,7 +2,7 @@
 //! connection of this process's own.
 
 use crate::arbiter::{Arbiter, Permit, Wanted};
-use crate::attach::Vault;
+use crate::attach::{self, Next, Vault};
 use crate::authority::Authority;
 use crate::body::{self, AnyBody};
 use crate::budget::{Budget, Spent, Way};
@@ -13,6 +13,8 @@ use crate::gate::Gate;
 use crate::hops;
 use crate::otherwise;
 use crate::scrub::{self, Needles};
+use crate::signed::{self, Brought, Keys};
+use crate::tokens::Tokens;
 use crate::upstream::{Outside, Unanswered, Upstream};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -274,7 +276,8 @@ impl Read {
         let authority = self.authority();
         let host = HeaderValue::from_str(&authority);
         head.headers.insert(HOST, host.map_err(|e| refused(StatusCode::BAD_REQUEST, own("host check", e.to_string())))?);
-        let needles = self.attach(&judged, &mut head).map_err(|why| refused(StatusCode::FORBIDDEN, own("credential", why)))?;
+        let attached = self.attach(&judged, &mut head).await;
+        let attached = attached.map_err(|why| refused(StatusCode::FORBIDDEN, own("credential", why)))?;
         // What could come behind its body stays inside.
         head.headers.remove(hyper::header::TRAILER);
         // What a head says leaves too.
@@ -287,7 +290,12 @@ impl Read {
         };
         let carried = body.take().map(|body| passing(body, Way::Out));
         let request = Request::from_parts(head, carried.unwrap_or_else(|| body::words(String::new())));
-        let request = self.said(request, &judged).await?;
+        let mut request = self.said(request, &judged).await?;
+        if let Some(signing) = attached.signing {
+            let signed = signed::signed(request, &authority, signing, &self.reader.lists).await;
+            request =
+                signed.map_err(|e| refused(StatusCode::FORBIDDEN, own("credential", format!("it can't be signed: {e}"))))?;
+        }
         let mut untold = Untold { read: self, shown, ruling: Some(ruling.clone()) };
         let sent = tokio::select! {
             sent = self.upstream.send(request) => sent,
@@ -306,8 +314,11 @@ impl Read {
             Stopped { status, verdict: Verdict::Noted, ruling }
         })?;
         self.open.take(Way::In, body::of_headers(response.headers()), &shares).map_err(spent)?;
+        if let Some((tokens, token)) = attached.bears.filter(|_| response.status() == StatusCode::UNAUTHORIZED) {
+            tokens.refused(&token).await;
+        }
         let switched = upgrade.map(|inside| Switched { inside, shares: shares.clone(), ended: ended.clone() });
-        let response = self.back(response, switched, needles, |body| passing(body, Way::In));
+        let response = self.back(response, switched, attached.needles, |body| passing(body, Way::In));
         let response = response.map_err(|why| refused(StatusCode::BAD_GATEWAY, own("answer check", why)))?;
         Ok((response, ruling))
     }
@@ -322,7 +333,7 @@ impl Read {
         let query = request.uri().query().map(str::to_owned);
         let kind = request.headers().get(CONTENT_TYPE).and_then(|t| t.to_str().ok()).unwrap_or_default();
         let json = !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/graphql");
-        let read = doors::whole(request, &self.reader.lists).await;
+        let read = doors::whole(request, &self.reader.lists, doors::LIST).await;
         let (request, body) = read.map_err(|e| denied(StatusCode::PAYLOAD_TOO_LARGE, own("git.push", e.to_string())))?;
         if list && doors::uploads(&body) {
             return Err(denied(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
@@ -403,14 +414,35 @@ impl Read {
         }
     }
 
-    /// Gives what to take out of the answer of a bound host.
-    fn attach(&self, judged: &HttpRequest, request: &mut Parts) -> Result<Option<Needles>, String> {
-        let Destination::Name(host) = &self.target.to else { return Ok(None) };
-        if !self.tls || !self.reader.vault.bound(host, self.target.port) {
-            return Ok(None);
+    /// Changes a request to a bound host; gives what is to be done for it later.
+    async fn attach(&self, judged: &HttpRequest, request: &mut Parts) -> Result<Later<'_>, String> {
+        let Destination::Name(host) = &self.target.to else { return Ok(Later::default()) };
+        let vault = &self.reader.vault;
+        if !self.tls || !vault.bound(host, self.target.port) {
+            return Ok(Later::default());
         }
-        self.reader.vault.attach(host, self.target.port, judged, request).map_err(|e| e.0)?;
-        Ok(Some(self.reader.vault.needles_of(host)))
+        let (mut signing, mut bears) = (None, None);
+        match vault.attach(host, self.target.port, judged, request).map_err(|e| e.0)? {
+            Next::Nothing => {}
+            Next::Sign(keys, brought) => signing = Some((keys, brought)),
+            Next::Bear(tokens) => {
+                let access = tokens.access(&self.reader.outside).await?;
+                if access.fresh {
+                    self.refreshed(tokens);
+                }
+                attach::bear(&access.token, request).map_err(|e| e.to_string())?;
+                bears = Some((tokens, access.token));
+            }
+        }
+        Ok(Later { needles: Some(vault.needles_of(host)), signing, bears })
+    }
+
+    /// Tells a request of Airlock's own.
+    fn refreshed(&self, tokens: &Tokens) {
+        let reason = format!("a refresh token was changed for an access token, outside, for {}", self.target.to);
+        let ruling = Ruling { decision: Decision::Allow, ..own("credential", reason) };
+        let http = Http { method: "POST".into(), path: tokens.path().into(), status: Some(200), millis: 0 };
+        self.reader.gate.tell_request(&tokens.target(), None, Verdict::Allowed, &ruling, http, None);
     }
 
     fn authority(&self) -> String {
@@ -488,6 +520,16 @@ impl Read {
         let Some(needles) = needles else { return Ok(Response::from_parts(head, body)) };
         scrub::response(head, body, &needles)
     }
+}
+
+/// What is left to do for a request to a bound host.
+#[derive(Default)]
+struct Later<'a> {
+    /// What to take out of the answer.
+    needles: Option<Needles>,
+    signing: Option<(&'a Keys, Brought)>,
+    /// What it bears, to be forgotten where the server does not take it.
+    bears: Option<(&'a Tokens, Arc<secrets::Secret>)>,
 }
 
 /// What a switch of protocol goes on with.

@@ -32,6 +32,8 @@ mod proxy;
 mod rate;
 mod record;
 mod scrub;
+mod signed;
+mod tokens;
 mod udp;
 mod upstream;
 

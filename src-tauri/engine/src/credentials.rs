@@ -19,11 +19,12 @@ impl Engine {
                     Some(value) => Secret::new(value.to_owned()).map_err(told),
                     None => Err(None),
                 },
-                Source::File(path) => Secret::of_file(&path.under(&self.host.home)).map_err(told),
+                Source::File(path) => Secret::of_file(&path.under(&self.host.home), c.attach.takes_json()).map_err(told),
                 Source::Keyring(attributes) => Secret::of_keyring(attributes).map_err(told),
-                Source::Command(words, _) => supervise::outside::asked(words, &self.host.home)
-                    .map_err(Some)
-                    .and_then(|said| Secret::of_line(&said).map_err(|e| Some(format!("of what `{}` said: {e}", words[0])))),
+                Source::Command(words, _) => supervise::outside::asked(words, &self.host.home).map_err(Some).and_then(|said| {
+                    let secret = Secret::of_text(&said, c.attach.takes_json());
+                    secret.map_err(|e| Some(format!("of what `{}` said: {e}", words[0])))
+                }),
             };
             Some(SecretWord::new(c.index, found.map(|s| s.reveal().to_owned())))
         };

@@ -1,5 +1,6 @@
 //! The `[[credential]]` tables: what is attached outside, to which requests, and where it is from.
 
+use crate::attach::{Attach, attach};
 use crate::host::{Destination, Host};
 use crate::http::{self, HttpRequest, Requests};
 use crate::network::only_person;
@@ -28,19 +29,6 @@ pub struct Credential {
     pub attach: Attach,
     /// Where it is from.
     pub from: Source,
-}
-
-/// How a credential is sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Attach {
-    /// As the value of this header, lower case.
-    Header(String),
-    /// As `Authorization: Bearer …`.
-    Bearer,
-    /// As `Authorization: Basic …`, with this user.
-    Basic(String),
-    /// As this parameter of the query.
-    Query(String),
 }
 
 /// Where a credential is from.
@@ -85,12 +73,6 @@ impl Credential {
     pub(crate) fn as_toml(&self) -> String {
         let text = |s: &str| toml::Value::String(s.to_owned()).to_string();
         let list = |items: Vec<String>| toml::Value::Array(items.into_iter().map(toml::Value::String).collect()).to_string();
-        let attach = match &self.attach {
-            Attach::Header(name) => format!("header = {}", text(name)),
-            Attach::Bearer => "bearer = true".to_owned(),
-            Attach::Basic(user) => format!("basic = {}", text(user)),
-            Attach::Query(name) => format!("query = {}", text(name)),
-        };
         let from = match &self.from {
             Source::Env(name) => format!("env = {}", text(name)),
             Source::File(path) => format!("file = {}", text(&path.to_string())),
@@ -106,8 +88,9 @@ impl Credential {
         let methods = list(self.requests.methods.clone().unwrap_or_default());
         let paths = list(self.requests.paths.iter().flatten().map(ToString::to_string).collect());
         format!(
-            "\n[[credential]]\nhost = {}\nmethods = {methods}\npaths = {paths}\n{attach}\nfrom = {{ {from} }}\n",
-            text(self.host.as_str())
+            "\n[[credential]]\nhost = {}\nmethods = {methods}\npaths = {paths}\n{}\nfrom = {{ {from} }}\n",
+            text(self.host.as_str()),
+            self.attach.as_toml()
         )
     }
 
@@ -162,54 +145,6 @@ fn host(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Host> {
         notes.problem(&span, format!("{} is no host of a credential", quote(&value)), HINT);
     }
     found
-}
-
-fn attach(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Attach> {
-    let mut ways = Vec::new();
-    if let Some(At { value, span }) = t.text(notes, "header") {
-        let name = value.to_ascii_lowercase();
-        const NOT: [&str; 10] = [
-            "host",
-            "content-length",
-            "transfer-encoding",
-            "connection",
-            "upgrade",
-            "te",
-            "trailer",
-            "cookie",
-            "proxy-authorization",
-            "expect",
-        ];
-        if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') || NOT.contains(&name.as_str()) {
-            notes.problem(&span, format!("{} is no header of a credential", quote(&value)), "as in \"x-api-key\"");
-        }
-        ways.push(Attach::Header(name));
-    }
-    if t.flag(notes, "bearer").is_some_and(|f| f.value) {
-        ways.push(Attach::Bearer);
-    }
-    if let Some(At { value, span }) = t.text(notes, "basic") {
-        if value.is_empty() || value.contains(':') || value.chars().any(char::is_control) {
-            notes.problem(&span, format!("{} is no user's name", quote(&value)), "without a colon; the secret is the password");
-        }
-        ways.push(Attach::Basic(value));
-    }
-    if let Some(At { value, span }) = t.text(notes, "query") {
-        if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
-            notes.problem(&span, format!("{} is no parameter's name", quote(&value)), "as in \"key\"");
-        }
-        ways.push(Attach::Query(value));
-    }
-    let written = ["header", "bearer", "basic", "query"].iter().any(|k| t.value(k).is_some());
-    match ways.len() {
-        1 => ways.pop(),
-        0 if written => None,
-        _ => {
-            let message = format!("`{}` needs exactly one of header, bearer, basic, query", t.path);
-            notes.problem(&t.span, message, "as in header = \"x-api-key\" or bearer = true");
-            None
-        }
-    }
 }
 
 fn from(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Source> {

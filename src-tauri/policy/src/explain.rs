@@ -1,6 +1,6 @@
 //! A policy in plain language, and why it answers as it does.
 
-use crate::credential::{Attach, Source};
+use crate::credential::Source;
 use crate::decide::{Request, answer};
 use crate::host::Destination;
 use crate::leads::Leads;
@@ -128,12 +128,7 @@ pub fn show(policy: &Policy) -> Vec<String> {
                 format!("the keyring's item for {}", pairs.join(", "))
             }
         };
-        let how = match &c.attach {
-            Attach::Header(name) => format!("as the header {name}"),
-            Attach::Bearer => "as a bearer token".to_owned(),
-            Attach::Basic(user) => format!("as the password of {}", plain(user)),
-            Attach::Query(name) => format!("as the parameter {name}"),
-        };
+        let how = c.attach.words();
         out.push(format!("Attached outside, never seen inside: {from} {how}, to {} {}.", c.host, c.requests.words()));
     }
     out.extend(limits(&policy.limits));
@@ -208,6 +203,6 @@ fn word(d: Decision) -> &'static str {
 }
 
 /// Text of a file, as it may stand on a terminal.
-fn plain(text: &str) -> RawPath {
+pub(crate) fn plain(text: &str) -> RawPath {
     RawPath::from(text)
 }

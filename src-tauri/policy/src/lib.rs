@@ -4,6 +4,7 @@
 //!
 //! [`load`] is the whole way from a task's [`model::run::PolicyText`] to a [`Policy`]; [`decide`] answers one request.
 
+mod attach;
 mod credential;
 mod decide;
 mod explain;
@@ -25,7 +26,8 @@ mod source;
 mod unit;
 mod variables;
 
-pub use credential::{Attach, Credential, Source};
+pub use attach::{Attach, Scope, TokenEndpoint};
+pub use credential::{Credential, Source};
 pub use decide::{Answer, Cap, Request, answer, decide};
 pub use explain::{explain, show};
 pub use host::{BadHost, Destination, Host, HostPattern, Target};

@@ -353,8 +353,18 @@ fn address(t: &mut Table<'_>, notes: &mut Notes<'_>, written: Decision, whose: W
         only_person(notes, &span, &format!("{}.address", t.path));
         return None;
     }
+    let a = pinned(&At { value, span: span.clone() }, notes)?;
+    if written == Decision::Deny {
+        notes.problem(&span, format!("`{}` refuses, so its address leads nowhere", t.path), "take `address` out");
+        return None;
+    }
+    Some(a)
+}
+
+/// Where a name may be said to lead.
+pub(crate) fn pinned(At { value, span }: &At<String>, notes: &mut Notes<'_>) -> Option<SocketAddr> {
     let Ok(a) = value.parse::<SocketAddr>() else {
-        notes.problem(&span, format!("{} is no address", quote(&value)), "as in \"127.0.0.1:5432\" or \"[::1]:5432\"");
+        notes.problem(span, format!("{} is no address", quote(value)), "as in \"127.0.0.1:5432\" or \"[::1]:5432\"");
         return None;
     };
     let a = SocketAddr::new(canonical(a.ip()), a.port());
@@ -364,14 +374,10 @@ fn address(t: &mut Table<'_>, notes: &mut Notes<'_>, written: Decision, whose: W
     };
     if odd || a.port() == 0 {
         notes.problem(
-            &span,
+            span,
             format!("{a} can't be pinned"),
             "link-local (metadata), multicast and unspecified addresses and port 0 stay closed",
         );
-        return None;
-    }
-    if written == Decision::Deny {
-        notes.problem(&span, format!("`{}` refuses, so its address leads nowhere", t.path), "take `address` out");
         return None;
     }
     Some(a)

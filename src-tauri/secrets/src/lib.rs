@@ -59,11 +59,11 @@ impl Secret {
         Ok(Self(text))
     }
 
-    /// Takes the first line of a regular file.
+    /// Takes what a regular file holds, as [`Secret::of_text`] does.
     ///
     /// # Errors
     /// A file that is missing, is none, or holds none.
-    pub fn of_file(path: &Path) -> Result<Self, NoSecret> {
+    pub fn of_file(path: &Path, json: bool) -> Result<Self, NoSecret> {
         let failed = |source| NoSecret::File { path: path.to_owned(), source };
         // A FIFO in its place must not hold up a start.
         const NONBLOCK: i32 = 0o4000;
@@ -73,15 +73,19 @@ impl Secret {
         }
         let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST + 2));
         file.take(LARGEST as u64 + 2).read_to_end(&mut bytes).map_err(failed)?;
-        Self::of_line(&bytes)
+        Self::of_text(&bytes, json)
     }
 
-    /// Takes the first line of what a program said.
+    /// Takes the first line; or, where it may be `json` and begins like an object, the whole of it as one line.
     ///
     /// # Errors
     /// What is no secret.
-    pub fn of_line(bytes: &[u8]) -> Result<Self, NoSecret> {
+    pub fn of_text(bytes: &[u8], json: bool) -> Result<Self, NoSecret> {
         let text = std::str::from_utf8(bytes).map_err(|_| NoSecret::Odd)?;
+        if json && text.trim_start().starts_with('{') {
+            // In JSON no line break stands inside a string.
+            return Self::new(text.trim().chars().map(|c| if c.is_ascii_whitespace() { ' ' } else { c }).collect());
+        }
         Self::new(text.lines().next().unwrap_or_default().to_owned())
     }
 
@@ -109,9 +113,9 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("airlock-secret-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join("key"), "sk-x\nsecond\n").unwrap();
-        assert_eq!(Secret::of_file(&dir.join("key")).map(|s| s.reveal().to_owned()).ok().as_deref(), Some("sk-x"));
-        assert!(matches!(Secret::of_file(&dir.join("none")), Err(NoSecret::File { .. })));
-        assert!(matches!(Secret::of_file(&dir), Err(NoSecret::File { .. })));
+        assert_eq!(Secret::of_file(&dir.join("key"), true).map(|s| s.reveal().to_owned()).ok().as_deref(), Some("sk-x"));
+        assert!(matches!(Secret::of_file(&dir.join("none"), true), Err(NoSecret::File { .. })));
+        assert!(matches!(Secret::of_file(&dir, true), Err(NoSecret::File { .. })));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -4,7 +4,7 @@ use crate::refusal::Refusal;
 use egress::{Authority, Proxies, Reading, Vault};
 use jail_plan::{Guarantee, Report, Status};
 use model::run::{RunSpec, SecretWord};
-use policy::{Policy, Source};
+use policy::{Attach, Policy, Source};
 use secrets::Secret;
 use std::sync::Arc;
 use supervise::compose::Grants;
@@ -84,6 +84,11 @@ pub(crate) fn prepare(
     for (credential, _) in &bound {
         if let Source::Env(name) = &credential.from {
             grants.placeholders.push((name.clone(), placeholder.clone()));
+        }
+        // What is signed outside must be signed inside first.
+        if matches!(credential.attach, Attach::SigV4(_)) {
+            let pair = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+            grants.placeholders.extend(pair.map(|name| (name.to_owned(), placeholder.clone())));
         }
     }
     let vault = Arc::new(Vault::new(bound, placeholder));

@@ -1,0 +1,152 @@
+//! AWS's Signature Version 4: a request that was signed with the placeholder is signed anew.
+
+use crate::body::{AnyBody, Broken};
+use crate::doors;
+use aws_credential_types::Credentials;
+use aws_sigv4::http_request::{
+    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SigningSettings, UriPathNormalizationMode, sign,
+};
+use aws_sigv4::sign::v4;
+use hyper::Request;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
+use policy::Scope;
+use secrets::Secret;
+use std::time::{Duration, UNIX_EPOCH};
+use tokio::sync::Semaphore;
+
+/// Largest body whose hash is made here.
+const HASHED: usize = 8 << 20;
+/// What says which hash of the body is signed.
+const HASH: HeaderName = HeaderName::from_static("x-amz-content-sha256");
+
+/// A pair of keys, and the token of a session.
+pub(crate) struct Keys(Credentials);
+
+impl Keys {
+    /// Reads `ID:SECRET`, `ID:SECRET:TOKEN`, or what a `credential_process` prints.
+    pub(crate) fn read(secret: &Secret) -> Result<Self, &'static str> {
+        const NONE: &str =
+            "it holds no pair of keys: `ID:SECRET`, `ID:SECRET:TOKEN`, or JSON with AccessKeyId and SecretAccessKey";
+        let text = secret.reveal();
+        if !text.starts_with('{') {
+            let mut parts = text.splitn(3, ':').filter(|p| !p.is_empty());
+            let (Some(id), Some(key)) = (parts.next(), parts.next()) else { return Err(NONE) };
+            return Ok(Self(Credentials::new(id, key, parts.next().map(str::to_owned), None, "airlock")));
+        }
+        #[derive(serde::Deserialize, zeroize::Zeroize, zeroize::ZeroizeOnDrop)]
+        #[serde(rename_all = "PascalCase")]
+        struct Printed {
+            access_key_id: String,
+            secret_access_key: String,
+            session_token: Option<String>,
+        }
+        let printed: Printed = serde_json::from_str(text).map_err(|_| NONE)?;
+        let (id, key) = (printed.access_key_id.as_str(), printed.secret_access_key.as_str());
+        Ok(Self(Credentials::new(id, key, printed.session_token.clone(), None, "airlock")))
+    }
+
+    /// What may not come back.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        [Some(self.0.secret_access_key()), self.0.session_token()].into_iter().flatten()
+    }
+}
+
+/// What such a signature begins with.
+pub(crate) const SCHEME: &str = "AWS4-HMAC-SHA256 ";
+
+/// A part of it.
+pub(crate) fn part<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.strip_prefix(SCHEME)?.split(',').find_map(|p| p.trim().strip_prefix(name)?.strip_prefix('='))
+}
+
+/// How a program inside signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Brought {
+    scope: Scope,
+    headers: Vec<HeaderName>,
+}
+
+impl Brought {
+    /// Reads `AWS4-HMAC-SHA256 Credential=ID/DAY/REGION/SERVICE/aws4_request, SignedHeaders=…, Signature=…`.
+    pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
+        let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
+        let scope: Vec<&str> = part(text, "Credential")?.split('/').collect();
+        let [_, _, region, service, "aws4_request"] = scope.as_slice() else { return None };
+        let headers = part(text, "SignedHeaders")?.split(';').map(|n| n.parse().ok()).collect::<Option<_>>()?;
+        let scope = Scope { region: (*region).to_owned(), service: (*service).to_owned() };
+        Some(Self { scope, headers })
+    }
+
+    /// Whether it was for what a credential may sign.
+    pub(crate) fn is_for(&self, scope: &Scope) -> Result<(), String> {
+        if self.scope == *scope {
+            return Ok(());
+        }
+        let shown = |s: &Scope| format!("{}/{}", s.region, s.service);
+        Err(format!("the request is signed for {:?}, and the policy binds it to {}", shown(&self.scope), shown(scope)))
+    }
+}
+
+/// Signs a request as it leaves. Its body is read whole where the program did not say what it hashes to.
+pub(crate) async fn signed(
+    mut request: Request<AnyBody>,
+    host: &str,
+    (keys, brought): (&Keys, Brought),
+    room: &Semaphore,
+) -> Result<Request<AnyBody>, Broken> {
+    let storage = brought.scope.service.starts_with("s3");
+    let said = request.headers().get(&HASH).map(|v| v.to_str().map(str::to_owned)).transpose()?;
+    let hash = match said {
+        Some(said) if said.starts_with("STREAMING-AWS4-") => {
+            return Err(
+                "each piece of its body is signed by itself, which can't be done anew; let the tool sign the head alone \
+                        (over TLS it does so by itself)"
+                    .into(),
+            );
+        }
+        Some(said) => SignableBody::Precomputed(said),
+        None => {
+            let (back, bytes) = doors::whole(request, room, HASHED).await?;
+            request = back;
+            SignableBody::Precomputed(hex(&bytes))
+        }
+    };
+    let mut settings = SigningSettings::default();
+    if storage {
+        settings.percent_encoding_mode = PercentEncodingMode::Single;
+        settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+        settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+    }
+    let identity = keys.0.clone().into();
+    let params = v4::SigningParams::builder()
+        .identity(&identity)
+        .region(&brought.scope.region)
+        .name(&brought.scope.service)
+        .time(UNIX_EPOCH + Duration::from_millis(sys::clock::unix_millis()))
+        .settings(settings)
+        .build()?
+        .into();
+    for made in ["x-amz-date", "x-amz-security-token"] {
+        request.headers_mut().remove(made);
+    }
+    let uri = format!("https://{host}{}", request.uri());
+    let signs = |name: &HeaderName| {
+        *name == HOST || *name == CONTENT_TYPE || name.as_str().starts_with("x-amz-") || brought.headers.contains(name)
+    };
+    let headers = request.headers().iter().filter(|(name, _)| signs(name));
+    let headers = headers.map(|(name, value)| Ok((name.as_str(), value.to_str()?))).collect::<Result<Vec<_>, Broken>>()?;
+    let signable = SignableRequest::new(request.method().as_str(), uri, headers.into_iter(), hash)?;
+    let (made, _) = sign(signable, &params)?.into_parts();
+    let (made, _) = made.into_parts();
+    for header in made {
+        let mut value = HeaderValue::from_str(header.value())?;
+        value.set_sensitive(header.sensitive() || header.name() == AUTHORIZATION);
+        request.headers_mut().insert(HeaderName::from_static(header.name()), value);
+    }
+    Ok(request)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
