@@ -90,6 +90,15 @@ export const NEEDS = [
     pacman: ['perl-io-socket-ssl'],
   },
   {
+    what: 'requests for python',
+    why: 'it is one of the clients that the tests let out',
+    for: 'test',
+    there: (probe) => probe.python('requests'),
+    apt: ['python3-requests'],
+    dnf: ['python3-requests'],
+    pacman: ['python-requests'],
+  },
+  {
     what: 'ssh-agent',
     why: 'the tests attack a real agent of keys',
     for: 'test',
@@ -186,6 +195,8 @@ const FAMILIES = { debian: 'apt', ubuntu: 'apt', fedora: 'dnf', arch: 'pacman' }
 /** The machine as it is. Tests hand in another probe. */
 export const machine = {
   program: (name) => onPath(name) !== null,
+  // The system's own, whatever python3 is on PATH.
+  python: (name) => spawnSync('/usr/bin/python3', ['-c', `import ${name}`], { stdio: 'ignore' }).status === 0,
   module: (name) => onPath('perl') !== null && spawnSync('perl', [`-M${name}`, '-e', '1'], { stdio: 'ignore' }).status === 0,
   library: (name) => onPath('pkg-config') !== null && spawnSync('pkg-config', ['--exists', name]).status === 0,
 }

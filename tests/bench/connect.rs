@@ -55,16 +55,17 @@ impl Drop for Asked {
 }
 
 /// Answers each connection with the byte that it brings.
-fn echo() -> u16 {
+pub(crate) fn echo() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     std::thread::spawn(move || {
-        for connection in listener.incoming() {
-            let Ok(mut connection) = connection else { continue };
-            let mut byte = [0];
-            if connection.read_exact(&mut byte).is_ok() {
-                drop(connection.write_all(&byte));
-            }
+        for mut connection in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut byte = [0];
+                if connection.read_exact(&mut byte).is_ok() {
+                    drop(connection.write_all(&byte));
+                }
+            });
         }
     });
     port

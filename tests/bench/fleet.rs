@@ -21,6 +21,16 @@ fn slept(pid: i32) -> u64 {
     texts.map(|t| number(&t, "voluntary_ctxt_switches")).sum()
 }
 
+/// What a process holds by itself, in KiB.
+pub(crate) fn pss(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_else(|e| panic!("{pid}: {e}"));
+    number(&text, "Pss:")
+}
+
+pub(crate) fn mib(kib: u64) -> String {
+    format!("{}.{} MiB", kib / 1024, kib % 1024 * 10 / 1024)
+}
+
 pub(crate) fn table(person: &Sandbox) -> Table {
     let repo = person.small_repo_at(person.projects().join("fleet"));
     for n in 0..JAILS {
@@ -38,16 +48,9 @@ pub(crate) fn table(person: &Sandbox) -> Table {
     std::thread::sleep(Duration::from_secs(WATCHED));
     let after: Vec<u64> = wardens.iter().map(|p| slept(*p)).collect();
     let mut wakes: Vec<u64> = before.iter().zip(&after).map(|(b, a)| a - b).collect();
-    let mut pss: Vec<u64> = wardens
-        .iter()
-        .map(|p| {
-            let text = std::fs::read_to_string(format!("/proc/{p}/smaps_rollup")).unwrap_or_else(|e| panic!("{p}: {e}"));
-            number(&text, "Pss:")
-        })
-        .collect();
+    let mut pss: Vec<u64> = wardens.iter().map(|p| pss(*p)).collect();
     pss.sort_unstable();
     wakes.sort_unstable();
-    let mib = |kib: u64| format!("{}.{} MiB", kib / 1024, kib % 1024 * 10 / 1024);
     let load = load();
     println!("\n{JAILS} jails at once, each asleep, load {load}");
     println!(

@@ -17,9 +17,11 @@
 mod carry;
 mod connect;
 mod cpu;
+mod crowd;
 mod fleet;
 mod jail;
 mod kill;
+mod read;
 mod side;
 mod start;
 
@@ -30,7 +32,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use testkit::Sandbox;
 
-const TABLES: [&str; 6] = ["start", "kill", "fleet", "connect", "carry", "cpu"];
+const TABLES: [&str; 8] = ["start", "kill", "fleet", "connect", "crowd", "carry", "read", "cpu"];
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -38,12 +40,15 @@ fn main() -> ExitCode {
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap_or_else(|| panic!("{word} needs a value"));
         match word.as_str() {
-            "client" => {
-                connect::client(&value(), &value());
-                return ExitCode::SUCCESS;
-            }
-            "pull" => {
-                carry::client(&value(), &value());
+            "client" | "pull" | "crowd" | "idle" | "read" => {
+                let client = match word.as_str() {
+                    "client" => connect::client,
+                    "pull" => carry::client,
+                    "crowd" => crowd::client,
+                    "idle" => crowd::idle,
+                    _ => read::client,
+                };
+                client(&value(), &value());
                 return ExitCode::SUCCESS;
             }
             "--out" => out = Some(PathBuf::from(value())),
@@ -107,7 +112,9 @@ fn table(name: &str, person: &Sandbox, rounds: Option<usize>, material: &HashMap
         "kill" => kill::table(person, rounds.unwrap_or(20)),
         "fleet" => fleet::table(person),
         "connect" => connect::table(person, rounds.unwrap_or(200)),
+        "crowd" => crowd::table(person, rounds.unwrap_or(20)),
         "carry" => carry::table(person, rounds.unwrap_or(10)),
+        "read" => read::table(person, rounds.unwrap_or(10)),
         "cpu" => cpu::table(person, &need),
         _ => panic!("{name} is no table"),
     }

@@ -208,7 +208,7 @@ fn p11_a_killed_copy_of_a_cache_is_gone_with_the_next_command() {
 
 /// The toolchain of whoever runs this, and a crate without dependencies from their own cache: its directory of the registry, name
 /// and version.
-fn cargo() -> Option<(PathBuf, PathBuf, String, String)> {
+pub(crate) fn cargo() -> Option<(PathBuf, PathBuf, String, String)> {
     let said = std::process::Command::new("rustc").args(["--print", "sysroot"]).output().ok().filter(|o| o.status.success())?;
     let sysroot = PathBuf::from(String::from_utf8(said.stdout).ok()?.trim());
     let home = std::env::var_os("CARGO_HOME")

@@ -25,3 +25,4 @@ mod sources;
 mod steps;
 mod together;
 mod watching;
+mod wire;

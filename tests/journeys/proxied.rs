@@ -46,7 +46,7 @@ fn serve(mut inside: TcpStream, server: SocketAddr, kept: &Mutex<Vec<String>>) -
 #[test]
 fn p4_connections_leave_by_the_persons_proxy_and_nothing_inside_knows_of_it() {
     let person = Sandbox::new();
-    let server = TlsServer::start(&["tunnel.test", "read.test"], person.root());
+    let server = TlsServer::start(&["tunnel.test", "read.test", "127.0.0.1"], person.root());
     let (at, asked) = proxy(server.at);
     let repo = person.small_repo();
     let policy = person.file(
@@ -84,6 +84,15 @@ fn p4_connections_leave_by_the_persons_proxy_and_nothing_inside_knows_of_it() {
         let said = told.iter().find(|(h, _)| h == host).map(|(_, reason)| reason.ends_with(&unchecked));
         assert_eq!(said, Some(true), "{host}: {told:?}");
     }
+
+    // The same over TLS, and not where nobody trusts who answers.
+    let (front, before) = (server.front(at), asked.lock().unwrap().len());
+    let ran = run(format!("https://me:proxy-password@{front}"), script).ok();
+    assert_eq!((ran.out().as_str(), asked.lock().unwrap().len()), ("servedserved", before + 2), "{}", ran.said());
+    let stranger = TlsServer::start(&["127.0.0.1"], &person.projects());
+    let script = "curl -sS -m 30 https://read.test/b; true";
+    let ran = run(format!("https://me:proxy-password@{}", stranger.front(at)), script).ok();
+    assert!(ran.out().contains("can't be reached") && asked.lock().unwrap().len() == before + 2, "{}", ran.said());
 
     let refused = run(format!("http://me:wrong@{at}"), "curl -sS -m 30 https://read.test/b; true").ok();
     assert!(refused.out().contains("it does not take this user and password"), "{}", refused.said());

@@ -32,6 +32,8 @@ pub struct Identity {
     pub config: Arc<ServerConfig>,
     /// The authority's certificate, as a file.
     pub authority: PathBuf,
+    /// Its own certificate and key, as files.
+    pub files: [PathBuf; 2],
 }
 
 impl Identity {
@@ -52,7 +54,10 @@ impl Identity {
             .with_no_client_auth()
             .with_single_cert(vec![leaf.der().clone()], PrivatePkcs8KeyDer::from(own.serialize_der()).into())
             .unwrap();
-        Self { config: Arc::new(config), authority }
+        let files = ["leaf.pem", "leaf.key"].map(|name| dir.join(name));
+        std::fs::write(&files[0], leaf.pem()).unwrap();
+        std::fs::write(&files[1], own.serialize_pem()).unwrap();
+        Self { config: Arc::new(config), authority, files }
     }
 }
 
@@ -63,6 +68,7 @@ pub struct TlsServer {
     /// The authority's certificate, as a file.
     pub authority: PathBuf,
     seen: Arc<Mutex<Vec<Seen>>>,
+    config: Arc<ServerConfig>,
 }
 
 impl TlsServer {
@@ -75,8 +81,9 @@ impl TlsServer {
 
     /// The same, which says that it speaks these protocols, the better first. It speaks HTTP/1.1 alone.
     pub fn offering(names: &[&str], dir: &Path, protocols: &[&[u8]]) -> Self {
-        let Identity { mut config, authority } = Identity::new(names, dir);
+        let Identity { mut config, authority, .. } = Identity::new(names, dir);
         Arc::make_mut(&mut config).alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+        let front = Arc::clone(&config);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let seen = Arc::<Mutex<Vec<Seen>>>::default();
@@ -84,10 +91,47 @@ impl TlsServer {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (config, kept) = (Arc::clone(&config), Arc::clone(&kept));
-                std::thread::spawn(move || serve(config, stream, &kept));
+                std::thread::spawn(move || serve(StreamOwned::new(ServerConnection::new(config).unwrap(), stream), &kept));
             }
         });
-        Self { at, authority, seen }
+        Self { at, authority, seen, config: front }
+    }
+
+    /// One without TLS, which knows what is no HTTP by its first line, and answers that with `x`.
+    pub fn plain() -> Self {
+        let mut server = Self::start(&["unused.test"], tempfile::tempdir().unwrap().path());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        server.at = listener.local_addr().unwrap();
+        let kept = Arc::clone(&server.seen);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let kept = Arc::clone(&kept);
+                std::thread::spawn(move || plainly(stream, &kept));
+            }
+        });
+        server
+    }
+
+    /// Ends TLS as this server does, and hands what is inside on.
+    pub fn front(&self, to: SocketAddr) -> SocketAddr {
+        let config = Arc::clone(&self.config);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                tell.send(listener.local_addr().unwrap()).unwrap();
+                while let Ok((stream, _)) = listener.accept().await {
+                    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&config));
+                    tokio::spawn(async move {
+                        let mut inside = acceptor.accept(stream).await?;
+                        let mut outside = tokio::net::TcpStream::connect(to).await?;
+                        tokio::io::copy_bidirectional(&mut inside, &mut outside).await
+                    });
+                }
+            });
+        });
+        told.recv().unwrap()
     }
 
     /// What came so far.
@@ -97,8 +141,7 @@ impl TlsServer {
 }
 
 /// A connection to its end. A client that breaks off is none of this server's business.
-fn serve(config: Arc<ServerConfig>, stream: TcpStream, kept: &Mutex<Vec<Seen>>) {
-    let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
+fn serve(mut stream: impl Read + Write, kept: &Mutex<Vec<Seen>>) {
     while let Some((raw, seen)) = request(&mut stream) {
         let line = seen.line.clone();
         kept.lock().unwrap().push(seen);
@@ -141,6 +184,19 @@ fn serve(config: Arc<ServerConfig>, stream: TcpStream, kept: &Mutex<Vec<Seen>>) 
             return;
         }
     }
+}
+
+fn plainly(mut stream: TcpStream, kept: &Mutex<Vec<Seen>>) {
+    let mut peeked = [0; 64];
+    let Ok(length @ 1..) = stream.peek(&mut peeked) else { return };
+    // A line of HTTP may be longer, or come in pieces.
+    let first = String::from_utf8_lossy(&peeked[..length]);
+    let Some(first) = first.split_once('\n').map(|(line, _)| line.trim_end()).filter(|line| !line.contains("HTTP/1")) else {
+        return serve(stream, kept);
+    };
+    let line = if first.starts_with("SSH-") { "of-ssh".to_owned() } else { first.to_owned() };
+    kept.lock().unwrap().push(Seen { line, headers: Vec::new(), body: Vec::new() });
+    drop(stream.write_all(b"x\n"));
 }
 
 fn request(stream: &mut impl Read) -> Option<(Vec<u8>, Seen)> {

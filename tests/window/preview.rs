@@ -13,7 +13,7 @@ fn a_port_of_the_sandbox_is_opened_in_the_persons_browser() {
     // Their browser, as far as a link goes.
     let browser = person.home().join(".local/bin/xdg-open");
     std::fs::create_dir_all(browser.parent().unwrap()).unwrap();
-    std::fs::write(&browser, "#!/bin/sh\nprintf %s \"$1\" > ~/opened\n").unwrap();
+    std::fs::write(&browser, "#!/bin/sh\nprintf %s \"$1\" > ~/.opened; mv ~/.opened ~/opened\n").unwrap();
     std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
     let window = Window::open(&person, &display);
     add_repository(&window, &repo.path);

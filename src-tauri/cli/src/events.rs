@@ -4,7 +4,7 @@ use crate::args::{Events, Export, Form};
 use crate::out;
 use crate::text::{safe, time};
 use engine::{Code, Engine, Error, Incoming};
-use model::event::{Event, FileOp, NetOp, ProcessOp, Verdict, What};
+use model::event::{Event, FileOp, Mode, NetOp, ProcessOp, Verdict, What};
 use model::protocol::{Reply, Request};
 use std::io::Write;
 use std::path::Path;
@@ -79,7 +79,7 @@ fn words(e: &Event) -> String {
             };
             (text, "", String::new())
         }
-        What::Network { op, host, address, port, verdict: v, rule, reason, sent, received, http } => {
+        What::Network { op, host, address, port, verdict: v, rule, reason, sent, received, http, carried } => {
             let name = match (host.is_empty(), address) {
                 (false, _) => safe(host),
                 (true, Some(a)) => safe(a),
@@ -88,7 +88,11 @@ fn words(e: &Event) -> String {
             let text = match op {
                 NetOp::Lookup => format!("look up {name}"),
                 NetOp::Connect => format!("connect {name}:{port}"),
-                NetOp::Close => format!("close {name}:{port}, {sent} bytes out, {received} in"),
+                NetOp::Close => {
+                    let (mode, millis) = carried.map_or(("", 0), |c| (mode(c.mode), c.millis));
+                    let seconds = std::time::Duration::from_millis(millis).as_secs_f64();
+                    format!("close {name}:{port}, {sent} bytes out, {received} in, {seconds:.1} s{mode}")
+                }
                 NetOp::Request => http.as_ref().map_or_else(String::new, |h| {
                     let status = h.status.map_or_else(String::new, |s| format!(" -> {s} in {} ms", h.millis));
                     format!("{} {name}:{port}{}{status}", safe(&h.method), safe(&h.path))
@@ -116,6 +120,15 @@ fn words(e: &Event) -> String {
         }
     }
     line.trim_end().to_owned()
+}
+
+/// How a connection was carried, behind what is said of it.
+fn mode(of: Mode) -> &'static str {
+    match of {
+        Mode::Tunnel => ", as a tunnel",
+        Mode::Inspect => ", its requests read",
+        Mode::Unread => ", unread",
+    }
 }
 
 /// Writes records of the network down.

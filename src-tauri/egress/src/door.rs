@@ -5,18 +5,20 @@ use crate::attach::Vault;
 use crate::authority::Authority;
 use crate::dns;
 use crate::forges;
-use crate::forward::{Dialled, Failed, Open, Roads, reachable, reset};
+use crate::forward::{Open, reset};
 use crate::gate::{Gate, name};
 use crate::held::{self, Waited};
+use crate::hello::Named;
 use crate::inspect::{Arrival, LISTS, Reader, UNDER_WAY};
 use crate::proxy::Proxies;
 use crate::rate::Rate;
 use crate::record::Recorder;
+use crate::roads::{Dialled, Failed, Roads, reachable};
 use crate::udp;
 use crate::upstream::Outside;
 use model::decision::{Decision, Ruling};
-use model::event::{NetOp, Process, Verdict, What};
-use policy::{Destination, Policy, Target};
+use model::event::{Mode, NetOp, Process, Verdict, What};
+use policy::{Destination, Inside, Policy, Target};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -289,10 +291,14 @@ impl Door {
             return reader.serve(inside, first, Arrival { target, leads: answer.leads, ruling, ended, who }).await;
         }
         match self.roads.dial(&target, answer.leads).await {
-            Ok(Dialled { stream: outside, end }) => {
+            Ok(Dialled { road: outside, end }) => {
                 let (address, ruling) = (end.address(), Ruling { reason: end.told(&ruling.reason), ..ruling });
-                let named = (!self.gate.unread(&target)).then_some(&target);
-                let open = Open::new(Arc::clone(&self.gate), &target, address, ruling, Some(who), shares);
+                let (named, mode) = match self.gate.carried(&target) {
+                    Inside::Tcp => (None, Mode::Unread),
+                    Inside::Ech => (Some(Named { target: &target, hides: true }), Mode::Tunnel),
+                    Inside::Unsaid | Inside::Inspect => (Some(Named { target: &target, hides: false }), Mode::Tunnel),
+                };
+                let open = Open::new(Arc::clone(&self.gate), &target, address, ruling, Some(who), (mode, shares));
                 open.relay(inside, outside, first, named, ended).await;
             }
             Err(Failed::Closed(reason)) => {
@@ -366,6 +372,7 @@ impl Door {
             sent: 0,
             received: 0,
             http: None,
+            carried: None,
         };
         self.gate.recorder.tell(what, Some(who));
         reset(inside);

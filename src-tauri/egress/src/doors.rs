@@ -25,7 +25,17 @@ pub(crate) fn pushes(method: &str, path: &str, query: Option<&str>) -> bool {
     };
     // Of what LFS serves, all but the list and what is only read belongs to a push: files that go up, their check, locks.
     let large = path.contains("/info/lfs/") && !lists(&path) && !matches!(method, "GET" | "HEAD" | "OPTIONS");
-    path.ends_with("/git-receive-pack") || large || parameters(query).any(packs)
+    path.ends_with("/git-receive-pack") || large || by_files(method, &path) || parameters(query).any(packs)
+}
+
+/// Whether it writes into a repository that is served as files, as `git http-push` does by WebDAV.
+fn by_files(method: &str, plain: &str) -> bool {
+    let writes = matches!(method, "PUT" | "PATCH" | "DELETE" | "MKCOL" | "MOVE" | "COPY" | "LOCK" | "UNLOCK" | "PROPPATCH");
+    let object = |rest: &str| rest.get(..3).is_some_and(|d| d[..2].bytes().all(|b| b.is_ascii_hexdigit()) && d.ends_with('/'));
+    writes
+        && (plain.split('/').any(|part| part.ends_with(".git"))
+            || ["/refs/heads/", "/refs/tags/"].iter().any(|place| plain.contains(place))
+            || plain.split("/objects/").skip(1).any(object))
 }
 
 /// Servers pass over case and a final slash.
@@ -123,6 +133,9 @@ mod tests {
             ("/a/b.git/Git-Receive-Pack/", None),
             ("/a/b.git/info/lfs/objects/0123/5", None),
             ("/a/b.git/info/LFS/locks", None),
+            ("/a/b.git/objects/ab/0123456789", None),
+            ("/a/b/objects/ab/0123456789_lock", None),
+            ("/a/b/refs/heads/main", None),
         ] {
             assert!(pushes("PUT", path, query), "{path} {query:?}");
         }
@@ -134,6 +147,8 @@ mod tests {
             assert!(!pushes("POST", path, query), "{path} {query:?}");
         }
         assert!(!pushes("GET", "/a/b.git/info/lfs/locks", None));
+        assert!(!pushes("GET", "/a/b/objects/ab/0123456789", None) && !pushes("PROPFIND", "/a/b/refs/heads/main", None));
+        assert!(!pushes("PUT", "/bucket/objects/abc/def", None) && !pushes("PUT", "/v1/objects", None));
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use crate::record::Recorder;
 use hickory_proto::rr::RecordType;
 use model::decision::{Decision, Ruling};
 use model::event::{Http, NetOp, Process, Verdict, What};
-use policy::{Answer, Cap, Destination, Host, HttpRequest, Leads, Policy, Request, Target};
+use policy::{Answer, Cap, Destination, Host, HttpRequest, Inside, Leads, Policy, Request, Target};
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -155,6 +155,7 @@ impl Gate {
             sent: 0,
             received: 0,
             http: None,
+            carried: None,
         };
         self.recorder.lookup(what, kind);
     }
@@ -209,6 +210,7 @@ impl Gate {
             sent: 0,
             received: 0,
             http: None,
+            carried: None,
         };
         self.recorder.tell(what, who);
     }
@@ -223,9 +225,9 @@ impl Gate {
         self.policy.inspects(target)
     }
 
-    /// Whether connections to a target are carried whatever they are.
-    pub(crate) fn unread(&self, target: &Target) -> bool {
-        self.policy.carried_unread(target)
+    /// What must be so of a connection to a target that is carried unread.
+    pub(crate) fn carried(&self, target: &Target) -> Inside {
+        self.policy.carried(target)
     }
 
     /// Tells a request.
@@ -249,6 +251,7 @@ impl Gate {
             sent: 0,
             received: 0,
             http: Some(Box::new(http)),
+            carried: None,
         };
         self.recorder.tell(what, who);
     }

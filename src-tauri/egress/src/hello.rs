@@ -16,7 +16,9 @@ const HANDSHAKE: u8 = 0x16;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Odd {
     /// It names another server.
-    #[error("TLS for {asked:?} on a connection that was judged for {judged}")]
+    #[error(
+        "TLS for {asked:?} on a connection that was judged for {judged}; where its hello is encrypted (ECH), a rule with `ech = true` lets it through"
+    )]
     OtherName {
         /// What it names.
         asked: String,
@@ -31,8 +33,18 @@ pub(crate) enum Odd {
     Broken(String),
 }
 
+/// Whom TLS must be for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Named<'a> {
+    /// Who was judged.
+    pub(crate) target: &'a Target,
+    /// Whether it may name another all the same.
+    pub(crate) hides: bool,
+}
+
 /// Reads the hello into `first`, behind what is there already. Nothing of it is lost: all that was read is in `first`.
-pub(crate) async fn check(from: &mut (impl AsyncRead + Unpin), first: &mut Vec<u8>, target: &Target) -> Result<(), Odd> {
+pub(crate) async fn check(from: &mut (impl AsyncRead + Unpin), first: &mut Vec<u8>, named: Named<'_>) -> Result<(), Odd> {
+    let Named { target, hides } = named;
     first.reserve(4096);
     if first.is_empty() && !matches!(from.read_buf(first).await, Ok(1..)) {
         return Ok(());
@@ -54,7 +66,7 @@ pub(crate) async fn check(from: &mut (impl AsyncRead + Unpin), first: &mut Vec<u
         Destination::Name(host) => host.to_string(),
         Destination::Address(ip) => ip.to_string(),
     };
-    if asked == judged { Ok(()) } else { Err(Odd::OtherName { asked, judged }) }
+    if asked == judged || hides { Ok(()) } else { Err(Odd::OtherName { asked, judged }) }
 }
 
 async fn name(from: &mut (impl AsyncRead + Unpin), first: &mut Vec<u8>) -> Result<Option<String>, String> {
@@ -102,10 +114,18 @@ mod tests {
     }
 
     async fn checked(bytes: &[u8], target: &str) -> (Result<(), Odd>, Vec<u8>) {
-        let mut first = Vec::new();
-        let mut from = bytes;
-        let found = check(&mut from, &mut first, &Target::parse(target).unwrap()).await;
+        let (mut first, mut from) = (Vec::new(), bytes);
+        let target = &Target::parse(target).unwrap();
+        let found = check(&mut from, &mut first, Named { target, hides: false }).await;
         (found, [first, from.to_vec()].concat())
+    }
+
+    #[tokio::test]
+    async fn p4_another_name_passes_where_a_rule_says_that_it_may_hide_and_what_is_no_tls_does_not() {
+        let target = &Target::parse("inner.test:443").unwrap();
+        let found = async |bytes: &[u8]| check(&mut &*bytes, &mut Vec::new(), Named { target, hides: true }).await;
+        assert_eq!(found(&hello("front.test")).await, Ok(()));
+        assert_eq!(found(b"GET / HTTP/1.1\r\n").await, Err(Odd::NoTls));
     }
 
     #[tokio::test]

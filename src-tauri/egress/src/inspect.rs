@@ -8,10 +8,11 @@ use crate::body::{self, AnyBody};
 use crate::budget::{Budget, Spent, Way};
 use crate::doors;
 use crate::forges::{self, Does};
-use crate::forward::{End, Open};
+use crate::forward::Open;
 use crate::gate::Gate;
 use crate::hops;
 use crate::otherwise;
+use crate::roads::End;
 use crate::scrub::{self, Needles};
 use crate::signed::{self, Brought, Keys};
 use crate::tokens::Tokens;
@@ -24,7 +25,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use model::decision::{Decision, Ruling};
-use model::event::{Http, Process, Verdict};
+use model::event::{Http, Mode, Process, Verdict};
 use policy::{Destination, HttpRequest, Leads, Target};
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -87,7 +88,8 @@ impl Reader {
     pub(crate) async fn serve(self: &Arc<Self>, inside: TcpStream, first: Vec<u8>, arrival: Arrival) {
         let Arrival { target, leads, ruling, ended, who } = arrival;
         let granted = ended.is_some();
-        let open = Arc::new(Open::new(Arc::clone(&self.gate), &target, None, ruling, Some(who.clone()), Vec::new()));
+        let open =
+            Arc::new(Open::new(Arc::clone(&self.gate), &target, None, ruling, Some(who.clone()), (Mode::Inspect, Vec::new())));
         let served = self.speak(inside, first, &target, leads, who, &open, granted);
         tokio::select! {
             ended = served => if let Err(e) = ended {
@@ -305,7 +307,7 @@ impl Read {
         let response = sent.map_err(|e| {
             let ruling = Ruling { reason: format!("allowed, but {e}"), ..ruling.clone() };
             let status = match e {
-                Unanswered::Dial(crate::forward::Failed::Closed(reason)) => {
+                Unanswered::Dial(crate::roads::Failed::Closed(reason)) => {
                     return refused(StatusCode::FORBIDDEN, own("address check", reason));
                 }
                 Unanswered::Full => StatusCode::SERVICE_UNAVAILABLE,

@@ -31,6 +31,7 @@ mod preview;
 mod proxy;
 mod rate;
 mod record;
+mod roads;
 mod scrub;
 mod signed;
 mod tokens;

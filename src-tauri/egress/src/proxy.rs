@@ -1,9 +1,13 @@
 //! The person's proxy on the way out: it is spoken to here alone, and nothing inside knows of it.
 
+use crate::roads::Road;
 use percent_encoding::percent_decode_str;
 use policy::{Destination, Direct, ProxyAddress, ProxyForm, Target};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use secrets::Secret;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// Largest head of a proxy's answer, in bytes.
@@ -24,7 +28,9 @@ pub struct Proxies {
 struct Proxy {
     address: ProxyAddress,
     /// `user:password`.
-    user: Option<std::sync::Arc<Secret>>,
+    user: Option<Arc<Secret>>,
+    /// How it is spoken to over TLS, where it is.
+    tls: Option<Arc<ClientConfig>>,
 }
 
 /// Why there is no proxy to use.
@@ -62,14 +68,14 @@ impl Proxies {
             let secret = |user: String| {
                 let plain = percent_decode_str(&user).decode_utf8().map_err(|_| bad("its user and password are no text"))?;
                 let plain = if plain.contains(':') { plain.into_owned() } else { format!("{plain}:") };
-                Secret::new(plain).map(std::sync::Arc::new).map_err(|_| bad("its user and password can't be sent"))
+                Secret::new(plain).map(Arc::new).map_err(|_| bad("its user and password can't be sent"))
             };
-            Ok(Some(Proxy { address, user: user.map(secret).transpose()? }))
+            Ok(Some(Proxy::new(address, user.map(secret).transpose()?)))
         };
         Ok(match policy {
             None => Self::default(),
             Some(policy::Proxy::At(address)) => {
-                let one = Proxy { address: address.clone(), user: None };
+                let one = Proxy::new(address.clone(), None);
                 Self { plain: Some(one.clone()), others: Some(one), direct: Direct::default() }
             }
             Some(policy::Proxy::Environment) => Self {
@@ -87,7 +93,7 @@ impl Proxies {
     }
 
     /// Connects through the proxy that is for this target; [`None`] where none is.
-    pub(crate) async fn connect(&self, target: &Target) -> Option<Result<TcpStream, Failed>> {
+    pub(crate) async fn connect(&self, target: &Target) -> Option<Result<Road, Failed>> {
         let proxy = if target.port == 80 { &self.plain } else { &self.others }.as_ref()?;
         if self.direct.means(target) {
             return None;
@@ -97,21 +103,37 @@ impl Proxies {
 }
 
 impl Proxy {
-    async fn connect(&self, target: &Target) -> Result<TcpStream, Failed> {
+    fn new(address: ProxyAddress, user: Option<Arc<Secret>>) -> Self {
+        let tls = (address.form == ProxyForm::Https).then(|| Arc::new(crate::upstream::client(crate::system_roots())));
+        Self { address, user, tls }
+    }
+
+    async fn connect(&self, target: &Target) -> Result<Road, Failed> {
         let gone = |e| Failed::Gone(self.address.clone(), e);
         let at = (self.address.at.to.to_string().trim_matches(['[', ']']).to_owned(), self.address.at.port);
-        let mut stream = TcpStream::connect(at).await.map_err(gone)?;
+        let name = ServerName::try_from(at.0.clone()).map_err(|e| gone(std::io::Error::other(e)))?;
+        let stream = TcpStream::connect(at).await.map_err(gone)?;
+        let mut road = match &self.tls {
+            None => Road::Plain(stream),
+            Some(tls) => {
+                let shake = tokio_rustls::TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
+                Road::Wrapped(Box::new(shake.map_err(gone)?))
+            }
+        };
         let said = match self.address.form {
-            ProxyForm::Http => self.http(&mut stream, target).await,
-            ProxyForm::Socks5 => self.socks(&mut stream, target).await,
+            ProxyForm::Http | ProxyForm::Https => self.http(&mut road, target).await,
+            ProxyForm::Socks5 => self.socks(&mut road, target).await,
         };
         match said.map_err(gone)? {
-            Ok(()) => Ok(stream),
+            Ok(()) => Ok(road),
             Err(why) => Err(Failed::Refused(self.address.clone(), why)),
         }
     }
 
-    async fn http(&self, stream: &mut TcpStream, target: &Target) -> std::io::Result<Result<(), String>> {
+    async fn http<S>(&self, stream: &mut S, target: &Target) -> std::io::Result<Result<(), String>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         use base64::Engine as _;
         let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
         if let Some(user) = &self.user {
@@ -120,6 +142,7 @@ impl Proxy {
         }
         let head = zeroize::Zeroizing::new(head + "\r\n");
         stream.write_all(head.as_bytes()).await?;
+        stream.flush().await?;
         let mut answer = Vec::new();
         // A byte at a time: what follows the head is the server's already.
         while !answer.ends_with(b"\r\n\r\n") {
@@ -142,7 +165,10 @@ impl Proxy {
     }
 
     /// RFC 1928 and 1929. The name goes to the proxy, which resolves it.
-    async fn socks(&self, stream: &mut TcpStream, target: &Target) -> std::io::Result<Result<(), String>> {
+    async fn socks<S>(&self, stream: &mut S, target: &Target) -> std::io::Result<Result<(), String>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let method = if self.user.is_some() { 2 } else { 0 };
         stream.write_all(&[5, 1, method]).await?;
         let mut chosen = [0; 2];
@@ -223,7 +249,7 @@ mod tests {
         Proxies::of(Some(&policy::Proxy::Environment), |n| (n == "HTTPS_PROXY").then(|| url.to_owned())).unwrap()
     }
 
-    async fn through(url: &str, target: &str) -> Result<TcpStream, String> {
+    async fn through(url: &str, target: &str) -> Result<Road, String> {
         let target = Target::parse(target).unwrap();
         proxies(url).connect(&target).await.expect("it is for this target").map_err(|e| e.to_string())
     }
@@ -282,8 +308,8 @@ mod tests {
         assert_eq!(both.words().as_deref(), Some("http://b.test:3128"));
         assert_eq!(both.plain.unwrap().address.to_string(), "socks5://a.test:1080");
         assert_eq!(of(&[("HTTPS_PROXY", " ")]).unwrap().words(), None);
-        let bad = of(&[("HTTPS_PROXY", "https://user:secret@c.test:1")]).err().unwrap().to_string();
-        assert!(bad.contains("HTTPS_PROXY") && bad.contains("TLS") && !bad.contains("secret"), "{bad}");
+        let bad = of(&[("HTTPS_PROXY", "ftp://user:secret@c.test:1")]).err().unwrap().to_string();
+        assert!(bad.contains("HTTPS_PROXY") && !bad.contains("secret"), "{bad}");
         assert_eq!(Proxies::of(None, |_| Some("http://a.test:1".into())).unwrap().words(), None, "only where the policy says so");
     }
 }

@@ -168,6 +168,7 @@ mod tests {
             sent: 0,
             received: 0,
             http: None,
+            carried: None,
         };
         recorder.lookup(what("a.test"), RecordType::A);
         recorder.lookup(what("a.test"), RecordType::AAAA);

@@ -2,7 +2,7 @@
 
 use crate::authority::ALPN;
 use crate::body::AnyBody;
-use crate::forward::{Dialled, End, Failed, Roads};
+use crate::roads::{Dialled, End, Failed, Roads};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::header::UPGRADE;
@@ -59,16 +59,21 @@ pub(crate) struct Outside {
 
 impl Outside {
     pub(crate) fn new(roads: Arc<Roads>, roots: Arc<RootCertStore>) -> Self {
-        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
-        // The provider has both versions, so this can't fail; a config without roots trusts nobody.
-        let mut tls = match builder.with_safe_default_protocol_versions() {
-            Ok(builder) => builder.with_root_certificates(roots).with_no_client_auth(),
-            Err(e) => unreachable!("{e}"),
-        };
+        let mut tls = client(roots);
         let mut switching = tls.clone();
         switching.alpn_protocols = vec![b"http/1.1".to_vec()];
         tls.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
         Self { roads, tls: Arc::new(tls), switching: Arc::new(switching) }
+    }
+}
+
+/// Who trusts these roots.
+pub(crate) fn client(roots: Arc<RootCertStore>) -> ClientConfig {
+    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    // The provider has both versions, so this can't fail; a config without roots trusts nobody.
+    match builder.with_safe_default_protocol_versions() {
+        Ok(builder) => builder.with_root_certificates(roots).with_no_client_auth(),
+        Err(e) => unreachable!("{e}"),
     }
 }
 
@@ -192,8 +197,8 @@ impl Upstream {
     }
 
     async fn connect(&self, tls: &Arc<ClientConfig>) -> Result<Sender, Unanswered> {
-        let Dialled { stream, end } = self.outside.roads.dial(&self.target, self.leads).await?;
-        stream.set_nodelay(true).unwrap_or_else(|e| tracing::debug!("options of a connection not set: {e}"));
+        let Dialled { road: stream, end } = self.outside.roads.dial(&self.target, self.leads).await?;
+        stream.tcp().set_nodelay(true).unwrap_or_else(|e| tracing::debug!("options of a connection not set: {e}"));
         *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
         if !self.tls {
             return Ok(Sender::One(self.one(stream).await?));

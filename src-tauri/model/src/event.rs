@@ -120,6 +120,9 @@ pub enum What {
         /// The request, where requests are read.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         http: Option<Box<Http>>,
+        /// How a connection that was let in is carried.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        carried: Option<Carried>,
     },
     /// Something waits for the person.
     Ask {
@@ -159,6 +162,27 @@ pub enum What {
         /// In words.
         detail: String,
     },
+}
+
+/// How a connection is carried, and for how long it was at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Which way.
+    pub mode: Mode,
+    /// Milliseconds; 0 at its beginning.
+    pub millis: u64,
+}
+
+/// What is looked at of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Its name and address, and the name that TLS asks for.
+    Tunnel,
+    /// Each of its requests.
+    Inspect,
+    /// Its name and address.
+    Unread,
 }
 
 /// A request of HTTP: never its query, headers or body.

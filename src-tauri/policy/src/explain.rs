@@ -180,6 +180,7 @@ fn rule(r: &Rule) -> String {
     };
     let inside = match r.inside {
         Inside::Unsaid => String::new(),
+        Inside::Ech => ", TLS that may hide its name".to_owned(),
         Inside::Tcp => ", carried unread".to_owned(),
         Inside::Inspect if r.requests.narrow() => format!(", {}", r.requests.words()),
         Inside::Inspect => ", each request read".to_owned(),

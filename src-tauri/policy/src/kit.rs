@@ -249,7 +249,7 @@ fn rules_as_toml(network: &Network, title: &str) -> String {
             Ports::Any => String::new(),
             Ports::Only(list) => format!("ports = {list:?}\n"),
         };
-        let decision = match r.written {
+        let decision = match r.decision {
             Decision::Allow => "allow",
             Decision::Ask => "ask",
             Decision::Deny => "deny",
@@ -265,6 +265,7 @@ fn rules_as_toml(network: &Network, title: &str) -> String {
         let paths = r.requests.paths.as_ref().map_or_else(String::new, |_| list("paths", paths));
         let inside = match r.inside {
             Inside::Unsaid => "",
+            Inside::Ech => "ech = true\n",
             Inside::Inspect => "inspect = true\n",
             Inside::Tcp => "protocol = \"tcp\"\n",
         };

@@ -60,10 +60,8 @@ pub struct Rule {
     pub leads: Leads,
     /// How many bytes a run may send by it, over all its connections.
     pub bytes_out: Option<u64>,
-    /// What it says in force. A rule with a narrowing that is not in force yet refuses, rather than allow more than is written.
+    /// What it says.
     pub decision: Decision,
-    /// What the file says.
-    pub(crate) written: Decision,
     /// Why, shown to the person.
     pub reason: String,
 }
@@ -74,6 +72,8 @@ pub enum Inside {
     /// Nothing: it is carried unread, TLS only for the name that was judged.
     #[default]
     Unsaid,
+    /// It is carried unread, TLS for whatever name: an encrypted hello (ECH) shows another than the one that it is for.
+    Ech,
     /// Every request is read and judged.
     Inspect,
     /// Whatever it is, it is carried unread.
@@ -230,33 +230,12 @@ fn rule(mut t: Table<'_>, notes: &mut Notes<'_>, index: usize, whose: Whose) -> 
     let requests = http::requests(&mut t, notes);
     let inside = inside(&mut t, notes, &requests);
     let bytes_out = bytes_out(&mut t, notes, written);
-    let narrowing = narrowing(&mut t, notes);
     t.end(notes);
 
-    let (decision, reason) = match narrowing.as_slice() {
-        [] => (written, reason),
-        keys if written == Decision::Deny => {
-            notes.not_yet(
-                &span,
-                path.clone(),
-                format!("{} not in force yet: it refuses the whole host meanwhile", keys.join(", ")),
-            );
-            (written, reason)
-        }
-        keys => {
-            let keys = keys.join(", ");
-            notes.not_yet(
-                &span,
-                path.clone(),
-                format!("{keys} not in force yet: the rule refuses meanwhile, rather than allow more than it says"),
-            );
-            (Decision::Deny, format!("{reason}{}refused until {keys} can be kept", if reason.is_empty() { "" } else { "; " }))
-        }
-    };
     let line = notes.line(&span);
     let made = match (host, notes.problems.len() == before) {
         (Some(host), true) => {
-            Some(Rule { index, line, host, ports, requests, inside, leads, bytes_out, decision, written, reason })
+            Some(Rule { index, line, host, ports, requests, inside, leads, bytes_out, decision: written, reason })
         }
         _ => None,
     };
@@ -396,7 +375,7 @@ fn examples(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<Example> {
     out
 }
 
-/// Reads `inspect` and `protocol`, which agree with each other and with what is said of requests.
+/// Reads `inspect`, `protocol` and `ech`, which agree with each other and with what is said of requests.
 fn inside(t: &mut Table<'_>, notes: &mut Notes<'_>, requests: &Requests) -> Inside {
     let inspect = t.flag(notes, "inspect");
     let protocol = t.text(notes, "protocol");
@@ -411,6 +390,11 @@ fn inside(t: &mut Table<'_>, notes: &mut Notes<'_>, requests: &Requests) -> Insi
     if let Some(f) = inspect.as_ref().filter(|f| !f.value && requests.narrow()) {
         notes.problem(&f.span, "methods and paths can only be judged where requests are read", "take `inspect = false` out");
     }
+    let ech = t.flag(notes, "ech").filter(|f| f.value);
+    if let Some(f) = ech.as_ref().filter(|_| read || protocol.is_some()) {
+        let message = "what is read, or no TLS, has no encrypted hello";
+        notes.problem(&f.span, message, "take `ech` out, or the others");
+    }
     match protocol {
         Some(p) if read => {
             notes.problem(
@@ -422,6 +406,7 @@ fn inside(t: &mut Table<'_>, notes: &mut Notes<'_>, requests: &Requests) -> Insi
         }
         Some(_) => Inside::Tcp,
         None if read => Inside::Inspect,
+        None if ech.is_some() => Inside::Ech,
         None => Inside::Unsaid,
     }
 }
@@ -435,16 +420,6 @@ fn bytes_out(t: &mut Table<'_>, notes: &mut Notes<'_>, written: Decision) -> Opt
         notes.problem(&b.span, format!("`{}` refuses, so that nothing is sent", t.path), "take `bytes_out` out");
     }
     size
-}
-
-/// Keys that make a rule match less than host and port do; none is in force yet.
-fn narrowing(t: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<&'static str> {
-    let mut out = Vec::new();
-    let ech = t.flag(notes, "ech");
-    if ech.is_some_and(|f| !f.value) {
-        out.push("ech");
-    }
-    out
 }
 
 /// Two rules that allow the same must agree on where it leads.
@@ -487,16 +462,16 @@ fn check_examples(section: &Network, examples: &[(usize, Example)], notes: &mut 
             }
             continue;
         };
-        let strictest = section.rules.iter().filter(|r| r.matches(&target.to, Some(target.port))).max_by_key(|r| r.written);
+        let strictest = section.rules.iter().filter(|r| r.matches(&target.to, Some(target.port))).max_by_key(|r| r.decision);
         if !hit {
             notes.problem(&e.span, format!("the rule does not match its own example {target}"), "check host and ports");
-        } else if rule.written != want {
+        } else if rule.decision != want {
             notes.problem(
                 &e.span,
                 format!("the rule does not say this about {target}"),
                 "put the example under the rule's own decision",
             );
-        } else if let Some(other) = strictest.filter(|r| r.written > want) {
+        } else if let Some(other) = strictest.filter(|r| r.decision > want) {
             notes.problem(
                 &e.span,
                 format!("`network.rule[{}]` is stricter about {target}", other.index),

@@ -29,6 +29,8 @@ pub struct ProxyAddress {
 pub enum ProxyForm {
     /// `CONNECT` of HTTP/1.1.
     Http,
+    /// The same over TLS.
+    Https,
     /// SOCKS version 5.
     Socks5,
 }
@@ -39,12 +41,12 @@ impl ProxyAddress {
     /// # Errors
     /// What is wrong with it, and how it is written. The words repeat nothing of it: there may be a password.
     pub fn parse(text: &str) -> Result<(Self, Option<String>), &'static str> {
-        const FORM: &str = "it is written as in \"http://proxy.example.org:3128\" or \"socks5://127.0.0.1:1080\"";
+        const FORM: &str = "it is written as in \"http://proxy.example.org:3128\" or \"socks5://127.0.0.1:1080\", with `https://` where it speaks TLS";
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let form = match scheme {
             "http" => ProxyForm::Http,
             "socks5" | "socks5h" => ProxyForm::Socks5,
-            "https" => return Err("a proxy that is spoken to over TLS is not known yet: name its plain port"),
+            "https" => ProxyForm::Https,
             _ => return Err(FORM),
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -61,6 +63,7 @@ impl fmt::Display for ProxyAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.form {
             ProxyForm::Http => "http",
+            ProxyForm::Https => "https",
             ProxyForm::Socks5 => "socks5",
         };
         write!(f, "{scheme}://{}", self.at)
@@ -150,9 +153,10 @@ mod tests {
     fn a_proxy_is_read_with_its_user_apart() {
         let read = |t: &str| ProxyAddress::parse(t).map(|(a, user)| (a.to_string(), user));
         assert_eq!(read("http://proxy.test:3128"), Ok(("http://proxy.test:3128".into(), None)));
+        assert_eq!(read("https://proxy.test:443"), Ok(("https://proxy.test:443".into(), None)));
         assert_eq!(read("proxy.test:3128/"), Ok(("http://proxy.test:3128".into(), None)));
         assert_eq!(read("socks5h://u:p%40ss@[::1]:1080"), Ok(("socks5://[::1]:1080".into(), Some("u:p%40ss".into()))));
-        for bad in ["https://proxy.test:443", "ftp://proxy.test:1", "http://proxy.test", "http://", "", "http://a b:1"] {
+        for bad in ["ftp://proxy.test:1", "http://proxy.test", "http://", "", "http://a b:1"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

@@ -157,10 +157,11 @@ impl Policy {
             || self.credentials.iter().any(|c| c.is_for(to, port))
     }
 
-    /// Whether TLS to a target must be for its name: not where a rule says that it is carried unread whatever it is.
-    pub fn carried_unread(&self, target: &Target) -> bool {
+    /// What must be so of a connection that is carried unread: the least that a rule says.
+    pub fn carried(&self, target: &Target) -> Inside {
         let rules = self.networks.iter().take(1).flat_map(|n| &n.rules);
-        rules.filter(|r| r.matches(&target.to, Some(target.port))).any(|r| r.inside == Inside::Tcp)
+        let said: Vec<Inside> = rules.filter(|r| r.matches(&target.to, Some(target.port))).map(|r| r.inside).collect();
+        [Inside::Tcp, Inside::Ech].into_iter().find(|inside| said.contains(inside)).unwrap_or_default()
     }
 
     /// Whether any connection's requests may be read, so that what runs inside has to trust the reader.

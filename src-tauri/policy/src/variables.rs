@@ -54,7 +54,7 @@ const CLOSED_STARTS: [&str; 46] = [
 ];
 
 /// Whole names of the same kind.
-const CLOSED_NAMES: [&str; 86] = [
+const CLOSED_NAMES: [&str; 87] = [
     "ALL_PROXY",
     "BROWSER",
     "CDPATH",
@@ -81,6 +81,7 @@ const CLOSED_NAMES: [&str; 86] = [
     "GOROOT",
     "GRADLE_OPTS",
     "GRADLE_USER_HOME",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
     "HOSTALIASES",
     "HTTPS_PROXY",
     "HTTP_PROXY",

@@ -41,6 +41,8 @@ pub(crate) fn typescript() -> String {
         event::ProcessOp,
         event::NetOp,
         event::Http,
+        event::Mode,
+        event::Carried,
         event::What,
         event::EventBatch,
         ask::Asked,

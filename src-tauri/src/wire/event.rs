@@ -112,6 +112,7 @@ pub(crate) enum What {
         sent: u64,
         received: u64,
         http: Option<Http>,
+        carried: Option<Carried>,
     },
     Ask {
         ask: String,
@@ -144,6 +145,23 @@ pub(crate) struct Http {
     pub(crate) status: Option<u16>,
     /// Until the head of the answer.
     pub(crate) millis: u64,
+}
+
+/// How a connection is carried.
+#[derive(Debug, Clone, Serialize, TS)]
+pub(crate) struct Carried {
+    pub(crate) mode: Mode,
+    /// How long it was, at its end.
+    pub(crate) millis: u64,
+}
+
+/// What is looked at of a connection.
+#[derive(Debug, Clone, Copy, Serialize, TS)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Mode {
+    Tunnel,
+    Inspect,
+    Unread,
 }
 
 /// A part of a task's log, in order.
@@ -224,7 +242,7 @@ impl From<model::event::What> for What {
                 },
                 status,
             },
-            m::What::Network { op, host, address, port, verdict, rule, reason, sent, received, http } => Self::Network {
+            m::What::Network { op, host, address, port, verdict, rule, reason, sent, received, http, carried } => Self::Network {
                 op: match op {
                     m::NetOp::Lookup => NetOp::Lookup,
                     m::NetOp::Connect => NetOp::Connect,
@@ -241,6 +259,14 @@ impl From<model::event::What> for What {
                 sent,
                 received,
                 http: http.map(|h| Http { method: h.method, path: h.path, status: h.status, millis: h.millis }),
+                carried: carried.map(|c| Carried {
+                    mode: match c.mode {
+                        m::Mode::Tunnel => Mode::Tunnel,
+                        m::Mode::Inspect => Mode::Inspect,
+                        m::Mode::Unread => Mode::Unread,
+                    },
+                    millis: c.millis,
+                }),
             },
             m::What::Ask { ask, about, rule } => Self::Ask { ask: ask.to_string(), about, rule },
             m::What::Decision { ask, grant, about, verdict, detail } => Self::Decision {

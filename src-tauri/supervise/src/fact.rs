@@ -199,6 +199,7 @@ fn network(op: NetOp, address: IpAddr, port: u16) -> What {
         sent: 0,
         received: 0,
         http: None,
+        carried: None,
     }
 }
 

@@ -103,6 +103,7 @@ mod tests {
             sent: 0,
             received: 0,
             http: None,
+            carried: None,
         }
     }
 

@@ -112,7 +112,13 @@ status: number | null,
  * Until the head of the answer.
  */
 millis: number, };
-export type What = { "kind": "file", op: FileOp, path: string, to: string | null, verdict: Verdict, rule: string, } | { "kind": "process", op: ProcessOp, status: number | null, } | { "kind": "network", op: NetOp, host: string, address: string | null, port: number, verdict: Verdict, rule: string, reason: string, sent: number, received: number, http: Http | null, } | { "kind": "ask", ask: string, about: string, rule: string, } | { "kind": "decision", ask: string | null, grant: string | null, about: string, verdict: Verdict, detail: string, } | { "kind": "limit", limit: string, detail: string, } | { "kind": "lifecycle", phase: string, detail: string, };
+export type Mode = "tunnel" | "inspect" | "unread";
+export type Carried = { mode: Mode, 
+/**
+ * How long it was, at its end.
+ */
+millis: number, };
+export type What = { "kind": "file", op: FileOp, path: string, to: string | null, verdict: Verdict, rule: string, } | { "kind": "process", op: ProcessOp, status: number | null, } | { "kind": "network", op: NetOp, host: string, address: string | null, port: number, verdict: Verdict, rule: string, reason: string, sent: number, received: number, http: Http | null, carried: Carried | null, } | { "kind": "ask", ask: string, about: string, rule: string, } | { "kind": "decision", ask: string | null, grant: string | null, about: string, verdict: Verdict, detail: string, } | { "kind": "limit", limit: string, detail: string, } | { "kind": "lifecycle", phase: string, detail: string, };
 export type EventBatch = { 
 /**
  * The events.

@@ -74,7 +74,7 @@ function events(runId: string): Event[] {
   const python = process(353, "python3", ["python3", "tools/fixtures.py", "--all"], [[352, "bash"], [7, "claude"], [1, "jail"]]);
   const claude = process(7, "claude", ["claude"], [[1, "jail"]]);
   const file = (op: "read" | "write" | "create" | "change" | "rename" | "delete", path: string, verdict: "allowed" | "denied" = "allowed", to: string | null = null): What => ({ kind: "file", op, path, to, verdict, rule: verdict === "denied" ? "files.hide[0]" : "files.write" });
-  const net = (op: "lookup" | "connect" | "close", host: string, verdict: "allowed" | "denied", reason: string, address: string | null = null): What => ({ kind: "network", op, host, address, port: op === "lookup" ? 0 : 443, verdict, rule: verdict === "denied" ? "network.default" : "network.rule[0]", reason, sent: op === "close" ? 20_480 : 0, received: op === "close" ? 1_258_291 : 0, http: null });
+  const net = (op: "lookup" | "connect" | "close", host: string, verdict: "allowed" | "denied", reason: string, address: string | null = null): What => ({ kind: "network", op, host, address, port: op === "lookup" ? 0 : 443, verdict, rule: verdict === "denied" ? "network.default" : "network.rule[0]", reason, sent: op === "close" ? 20_480 : 0, received: op === "close" ? 1_258_291 : 0, http: null, carried: op === "close" ? { mode: "tunnel", millis: 2_310 } : null });
   const list: [Process | null, What, number?][] = [
     [null, { kind: "lifecycle", phase: "started", detail: "claude --continue" }],
     [claude, net("connect", "api.anthropic.com", "allowed", "the agent’s model", "203.0.113.7:443")],
@@ -93,7 +93,7 @@ function events(runId: string): Event[] {
     [claude, file("rename", "replay.ts.tmp", "allowed", "replay.ts")],
     [claude, file("delete", "clients/ts/src/replay.old.ts")],
     [claude, net("close", "api.anthropic.com", "allowed", "the agent’s model", "203.0.113.7:443")],
-    [claude, { kind: "network", op: "connect", host: "vectors.example.org", address: null, port: 443, verdict: "held", rule: "network.default", reason: "", sent: 0, received: 0, http: null }],
+    [claude, { kind: "network", op: "connect", host: "vectors.example.org", address: null, port: 443, verdict: "held", rule: "network.default", reason: "", sent: 0, received: 0, http: null, carried: null }],
     [claude, { kind: "ask", ask: "kkkkkkkk", about: "vectors.example.org:443", rule: "network.default" }],
     [null, { kind: "decision", ask: "kkkkkkkk", grant: "gggggggg", about: "vectors.example.org:443", verdict: "allowed", detail: "allowed for the task, for 1800 s" }],
     [null, { kind: "limit", limit: "processes", detail: "1,024 of 1,024 processes" }],

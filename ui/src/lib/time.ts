@@ -14,6 +14,11 @@ export function elapsed(ms: number): string {
   return `${two(Math.floor(s / 3600))}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
 }
 
+/** `2.3 s`, from a minute on as `elapsed`. */
+export function lasted(ms: number): string {
+  return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : elapsed(ms);
+}
+
 /** `41 min`, `2 h`, `3 d`; below a minute `now`. */
 export function ago(ms: number): string {
   const min = Math.floor(ms / 60_000);

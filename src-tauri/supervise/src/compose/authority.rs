@@ -33,12 +33,13 @@ const JAVAS: &str = "/usr/lib/jvm";
 const BROWSERS: [&str; 3] = ["chromium", "opt/chrome", "opt/chrome_for_testing"];
 
 /// Variables that name a list which stands in the place of the program's own, or of the system's.
-const WHOLE: [&str; 8] = [
+const WHOLE: [&str; 9] = [
     "AWS_CA_BUNDLE",
     "CARGO_HTTP_CAINFO",
     "CURL_CA_BUNDLE",
     "DENO_CERT",
     "GIT_SSL_CAINFO",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
     "PIP_CERT",
     "REQUESTS_CA_BUNDLE",
     "SSL_CERT_FILE",
