@@ -18,8 +18,8 @@ const SYSTEMS = {
   arch: "NAME='Arch Linux'\nID=arch\n",
   unknown: 'PRETTY_NAME="NixOS 24.11"\nID=nixos\n',
 }
-const nothing = { program: () => false, library: () => false, module: () => false, python: () => false }
-const all = { program: () => true, library: () => true, module: () => true, python: () => true }
+const nothing = { program: () => false, library: () => false, module: () => false, python: () => false, place: () => false }
+const all = { program: () => true, library: () => true, module: () => true, python: () => true, place: () => true }
 
 /** What `npm start -- --dry-run` prints on a system where nothing is installed yet. */
 function dryRun(system) {
@@ -95,7 +95,7 @@ test('a terminal needs no toolkit, and starting needs no test driver', () => {
   assert.deepEqual(names('start'), ['a C compiler (cc)', 'pkg-config', 'WebKitGTK 4.1 with headers'])
   assert.deepEqual(names('test').slice(-10), ['Xvfb', 'WebKitWebDriver', 'Chromium', 'dbus-daemon', 'gnome-keyring-daemon and secret-tool', 'TLS for perl (IO::Socket::SSL)', 'requests for python', 'ssh-agent', 'bubblewrap (bwrap)', 'apparmor_parser'])
   const beside = (purpose) => names(purpose).filter((what) => !names('test').includes(what))
-  assert.deepEqual(beside('long'), ['a C++ compiler (c++)'])
+  assert.deepEqual(beside('long'), ['PostgreSQL and Redis', 'a C++ compiler (c++)'])
   assert.deepEqual(beside('machine'), ['QEMU', 'debootstrap', 'mke2fs'], 'neither longer form needs the other')
   assert.deepEqual(beside('bench'), ['ripgrep (rg)', 'socat'])
 })

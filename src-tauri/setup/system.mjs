@@ -126,6 +126,15 @@ export const NEEDS = [
     pacman: ['apparmor'],
   },
   {
+    what: 'PostgreSQL and Redis',
+    why: 'the longer tests speak to them from a sandbox',
+    for: 'long',
+    there: (probe) => probe.program('redis-server') && probe.place('/usr/lib/postgresql'),
+    apt: ['postgresql', 'redis'],
+    dnf: ['postgresql-server', 'redis'],
+    pacman: ['postgresql', 'redis'],
+  },
+  {
     what: 'a C++ compiler (c++)',
     why: 'test:long compiles libFuzzer with it',
     for: 'long',
@@ -195,6 +204,7 @@ const FAMILIES = { debian: 'apt', ubuntu: 'apt', fedora: 'dnf', arch: 'pacman' }
 /** The machine as it is. Tests hand in another probe. */
 export const machine = {
   program: (name) => onPath(name) !== null,
+  place: (path) => existsSync(path),
   // The system's own, whatever python3 is on PATH.
   python: (name) => spawnSync('/usr/bin/python3', ['-c', `import ${name}`], { stdio: 'ignore' }).status === 0,
   module: (name) => onPath('perl') !== null && spawnSync('perl', [`-M${name}`, '-e', '1'], { stdio: 'ignore' }).status === 0,

@@ -134,6 +134,8 @@ fn check<'a>(person: &Sandbox, path: &dyn Fn(&str) -> Measured<&'a Path>) -> Mea
         copy(&packages.join(name), &cargo.path.join(name));
     }
     cargo.write(".gitignore", "target\n");
+    // Packages bring lists of what is ignored, which name files of their own.
+    cargo.git(["add", "--force", "vendor"]);
     cargo.commit("a program with its packages");
     let mut task = Task::new(person, &cargo.path);
     task.grants.read.push(toolchain.to_owned());

@@ -24,6 +24,7 @@ mod kill;
 mod read;
 mod side;
 mod start;
+mod steady;
 
 use crate::side::{Measured, Table};
 use serde_json::Value;
@@ -32,7 +33,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use testkit::Sandbox;
 
-const TABLES: [&str; 8] = ["start", "kill", "fleet", "connect", "crowd", "carry", "read", "cpu"];
+const TABLES: [&str; 9] = ["start", "kill", "fleet", "connect", "crowd", "carry", "read", "steady", "cpu"];
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -40,12 +41,13 @@ fn main() -> ExitCode {
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap_or_else(|| panic!("{word} needs a value"));
         match word.as_str() {
-            "client" | "pull" | "crowd" | "idle" | "read" => {
+            "client" | "pull" | "crowd" | "idle" | "read" | "steady" => {
                 let client = match word.as_str() {
                     "client" => connect::client,
                     "pull" => carry::client,
                     "crowd" => crowd::client,
                     "idle" => crowd::idle,
+                    "steady" => steady::client,
                     _ => read::client,
                 };
                 client(&value(), &value());
@@ -115,6 +117,7 @@ fn table(name: &str, person: &Sandbox, rounds: Option<usize>, material: &HashMap
         "crowd" => crowd::table(person, rounds.unwrap_or(20)),
         "carry" => carry::table(person, rounds.unwrap_or(10)),
         "read" => read::table(person, rounds.unwrap_or(10)),
+        "steady" => steady::table(person),
         "cpu" => cpu::table(person, &need),
         _ => panic!("{name} is no table"),
     }

@@ -118,3 +118,34 @@ pub(crate) fn graphql(bytes: &[u8]) {
         assert!(text.contains("mutation") || text.contains(['\\', '%']), "only a mutation is asked about: {text}");
     }
 }
+
+/// What runs a future of this file, on this thread.
+fn block<T>(future: impl Future<Output = T>) -> T {
+    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    let runtime = RUNTIME
+        .get_or_init(|| tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
+    runtime.block_on(future)
+}
+
+/// The first bytes of a tunnel.
+pub(crate) fn hello(bytes: &[u8]) {
+    let target = policy::Target::parse("model.test:443").expect("it is one");
+    let (carried, kept) = block(egress::hello(&target, bytes));
+    assert_eq!(kept, bytes, "not one is lost or made up");
+    assert!(!carried || bytes.first().is_none_or(|b| *b == 0x16), "on 443 nothing but TLS goes on");
+}
+
+/// What a program sends on a connection whose requests are read.
+pub(crate) fn heads(bytes: &[u8]) {
+    let target = policy::Target::parse("api.test:80").expect("it is one");
+    for (judged, uri, headers) in block(egress::heads(&target, bytes)) {
+        assert_eq!(uri.split('?').next(), Some(judged.path()), "what goes on is what was judged");
+        let hosts: Vec<&[u8]> = headers.get_all("host").iter().map(|v| v.as_bytes()).collect();
+        assert_eq!(hosts, [b"api.test"], "for the host that was judged");
+        for hop in
+            ["connection", "upgrade", "transfer-encoding", "proxy-connection", "keep-alive", "x-forwarded-host", "forwarded"]
+        {
+            assert!(!headers.contains_key(hop), "{hop} goes no further");
+        }
+    }
+}

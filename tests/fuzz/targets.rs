@@ -27,6 +27,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("terminal", terminal),
     ("dns", names::dns),
     ("requests", names::requests),
+    ("hello", names::hello),
+    ("heads", names::heads),
     ("graphql", names::graphql),
     ("stat", names::stat),
     ("patterns", names::patterns),

@@ -8,6 +8,7 @@ mod bad_plan;
 mod brought;
 mod clients;
 mod codes_and_streams;
+mod databases;
 mod doors;
 mod forges;
 mod killed;

@@ -69,6 +69,13 @@ pub(crate) async fn check(from: &mut (impl AsyncRead + Unpin), first: &mut Vec<u
     if asked == judged || hides { Ok(()) } else { Err(Odd::OtherName { asked, judged }) }
 }
 
+/// Whether a tunnel to a target carries what begins with these bytes, and that all of them go on. For whoever wants to try it.
+pub async fn hello(target: &Target, bytes: &[u8]) -> (bool, Vec<u8>) {
+    let (mut first, mut from) = (Vec::new(), bytes);
+    let found = check(&mut from, &mut first, Named { target, hides: false }).await;
+    (found.is_ok(), [first, from.to_vec()].concat())
+}
+
 async fn name(from: &mut (impl AsyncRead + Unpin), first: &mut Vec<u8>) -> Result<Option<String>, String> {
     let mut acceptor = Acceptor::default();
     let mut fed = 0;

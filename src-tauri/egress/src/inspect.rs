@@ -10,8 +10,8 @@ use crate::doors;
 use crate::forges::{self, Does};
 use crate::forward::Open;
 use crate::gate::Gate;
+use crate::heads::{self, HEAD, PATIENCE, Stopped, own};
 use crate::hops;
-use crate::otherwise;
 use crate::roads::End;
 use crate::scrub::{self, Needles};
 use crate::signed::{self, Brought, Keys};
@@ -19,11 +19,11 @@ use crate::tokens::Tokens;
 use crate::upstream::{Outside, Unanswered, Upstream};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use model::decision::{Decision, Ruling};
 use model::event::{Http, Mode, Process, Verdict};
 use policy::{Destination, HttpRequest, Leads, Target};
@@ -35,20 +35,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Largest head of a request, in bytes.
-const HEAD: usize = 64 * 1024;
-/// How long a head or a hello may take once it has begun.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How much of a refused request's body is read.
 const DRAINED: usize = 1 << 20;
-/// Requests of HTTP/2 that one connection may have under way.
-const AT_ONCE: u32 = 128;
 /// Requests that all connections of a run may have under way together: each may hold a head and pieces of two bodies in memory.
 pub(crate) const UNDER_WAY: usize = 512;
 /// Lists of files that are in memory at once.
 pub(crate) const LISTS: usize = 16;
-/// What is kept of an answer that its program does not read, for each request of HTTP/2.
-const UNREAD: usize = 64 * 1024;
 
 /// What all inspected connections of a run share.
 pub(crate) struct Reader {
@@ -163,18 +155,7 @@ impl Read {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
-            .max_buf_size(HEAD)
-            .preserve_header_case(true)
-            .http2()
-            .timer(TokioTimer::new())
-            .max_header_list_size(u32::try_from(HEAD).unwrap_or(u32::MAX))
-            .max_concurrent_streams(AT_ONCE)
-            .max_send_buf_size(UNREAD);
+        let builder = heads::server();
         let it = Arc::clone(&self);
         let service = service_fn(move |request| {
             let it = Arc::clone(&it);
@@ -202,6 +183,7 @@ impl Read {
         let mut body = Some(body);
         let told = |status: StatusCode, verdict, ruling: &Ruling| {
             let http = Http {
+                tls: self.tls,
                 method: shown.0.clone(),
                 path: shown.1.clone(),
                 status: Some(status.as_u16()),
@@ -246,38 +228,12 @@ impl Read {
         shown: &(String, String),
     ) -> Result<(Response<AnyBody>, Ruling), Stopped> {
         let refused = |status, ruling| Stopped { status, verdict: Verdict::Denied, ruling };
-        self.is_for_this_host(&head).map_err(|why| refused(StatusCode::MISDIRECTED_REQUEST, own("host check", why)))?;
-        if head.method == Method::CONNECT {
-            return Err(refused(StatusCode::METHOD_NOT_ALLOWED, own("host check", "no tunnel goes through another".into())));
-        }
-        let judged = HttpRequest::new(head.method.as_str(), head.uri.path())
-            .map_err(|e| refused(StatusCode::BAD_REQUEST, own("path check", e.to_string())))?;
-        otherwise::says(&head).map_err(|why| refused(StatusCode::BAD_REQUEST, own("path check", why)))?;
-        otherwise::one_host(&mut head);
-        if hops::coded(&head.headers) {
-            let why = "the body is coded on its way, so it can't be said what it is".to_owned();
-            return Err(refused(StatusCode::NOT_IMPLEMENTED, own("body check", why)));
-        }
-        if doors::pushes(judged.method(), judged.path(), head.uri.query()) {
-            return Err(refused(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
-        }
-        if let Some(forge) = forges::writes(&self.target, &judged) {
-            let why = format!("on {forge} this writes, or makes a way to; {}", doors::HOW);
-            return Err(refused(StatusCode::FORBIDDEN, own("git.forge", why)));
-        }
+        let judged = heads::judged(&self.target, self.tls, &mut head)?;
         let (ruling, shares, ended) = self.permitted(&judged).await?;
         let ended = ended.map(one_life);
 
-        // By what was judged, and by nothing else of the address.
-        let query = head.uri.query().map_or_else(String::new, |q| format!("?{q}"));
-        head.uri = format!("{}{query}", judged.path())
-            .parse()
-            .map_err(|e: hyper::http::uri::InvalidUri| refused(StatusCode::BAD_REQUEST, own("path check", e.to_string())))?;
-        head.version = Version::HTTP_11;
-        hops::strip(&mut head.headers, upgrade.is_some());
-        let authority = self.authority();
-        let host = HeaderValue::from_str(&authority);
-        head.headers.insert(HOST, host.map_err(|e| refused(StatusCode::BAD_REQUEST, own("host check", e.to_string())))?);
+        let authority = heads::authority(&self.target, self.tls);
+        heads::onward(&judged, &authority, upgrade.is_some(), &mut head)?;
         let attached = self.attach(&judged, &mut head).await;
         let attached = attached.map_err(|why| refused(StatusCode::FORBIDDEN, own("credential", why)))?;
         // What could come behind its body stays inside.
@@ -400,7 +356,8 @@ impl Read {
         let permit = match tokio::time::timeout(crate::held::AT_ONCE, &mut asked).await {
             Ok(known) => known.ok(),
             Err(_) => {
-                let http = Http { method: judged.method().into(), path: judged.path().into(), status: None, millis: 0 };
+                let http =
+                    Http { tls: self.tls, method: judged.method().into(), path: judged.path().into(), status: None, millis: 0 };
                 let who = Some(self.who.clone());
                 self.reader.gate.tell_request(&self.target, None, Verdict::Held, &asks, http, who);
                 tokio::time::timeout(self.reader.gate.hold(), &mut asked).await.ok().and_then(Result::ok)
@@ -443,37 +400,8 @@ impl Read {
     fn refreshed(&self, tokens: &Tokens) {
         let reason = format!("a refresh token was changed for an access token, outside, for {}", self.target.to);
         let ruling = Ruling { decision: Decision::Allow, ..own("credential", reason) };
-        let http = Http { method: "POST".into(), path: tokens.path().into(), status: Some(200), millis: 0 };
+        let http = Http { tls: true, method: "POST".into(), path: tokens.path().into(), status: Some(200), millis: 0 };
         self.reader.gate.tell_request(&tokens.target(), None, Verdict::Allowed, &ruling, http, None);
-    }
-
-    fn authority(&self) -> String {
-        let usual = if self.tls { 443 } else { 80 };
-        let Target { to, port } = &self.target;
-        if *port == usual { to.to_string() } else { self.target.to_string() }
-    }
-
-    /// Whether a request names this connection's host and no other, wherever it names one.
-    fn is_for_this_host(&self, request: &Parts) -> Result<(), String> {
-        let mut named: Vec<String> = Vec::new();
-        if let Some(authority) = request.uri.authority() {
-            named.push(authority.as_str().to_owned());
-        }
-        for host in request.headers.get_all(HOST) {
-            named.push(String::from_utf8_lossy(host.as_bytes()).into_owned());
-        }
-        if named.is_empty() {
-            return Err("the request names no host".into());
-        }
-        let usual = if self.tls { 443 } else { 80 };
-        for name in named {
-            let with_port = if Target::parse(&name).is_ok() { name.clone() } else { format!("{name}:{usual}") };
-            if Target::parse(&with_port).ok().as_ref() != Some(&self.target) {
-                let name: String = name.chars().take(260).collect();
-                return Err(format!("a request for {name:?} on a connection that was judged for {}", self.target));
-            }
-        }
-        Ok(())
     }
 
     /// The answer on its way back.
@@ -552,7 +480,7 @@ impl Drop for Untold<'_> {
     fn drop(&mut self) {
         let Some(ruling) = self.ruling.take() else { return };
         let (method, path) = self.shown.clone();
-        self.read.tell(Verdict::Allowed, &ruling, Http { method, path, status: None, millis: 0 });
+        self.read.tell(Verdict::Allowed, &ruling, Http { tls: self.read.tls, method, path, status: None, millis: 0 });
     }
 }
 
@@ -568,10 +496,6 @@ fn one_life(ended: watch::Receiver<bool>) -> watch::Receiver<bool> {
     life
 }
 
-fn own(rule: &str, reason: String) -> Ruling {
-    Ruling { decision: Decision::Deny, rule: rule.into(), source: "airlock".into(), reason }
-}
-
 /// Reads a request's body to its end, as far as it is small: some programs of HTTP/2 take an answer before that for a fault.
 async fn drain(mut body: Incoming) {
     let all = async {
@@ -585,13 +509,6 @@ async fn drain(mut body: Incoming) {
     };
     // A body that does not come is not waited for.
     _ = tokio::time::timeout(Duration::from_secs(2), all).await;
-}
-
-/// A request that goes nowhere.
-struct Stopped {
-    status: StatusCode,
-    verdict: Verdict,
-    ruling: Ruling,
 }
 
 fn refusal(status: StatusCode, ruling: &Ruling) -> Response<AnyBody> {

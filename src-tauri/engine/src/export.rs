@@ -45,10 +45,11 @@ fn entry(event: &Event) -> Result<Option<Value>, Error> {
     let began = i128::from(event.time.saturating_sub(http.millis)) * 1_000_000;
     let began = OffsetDateTime::from_unix_timestamp_nanos(began).ok().and_then(|t| t.format(&Rfc3339).ok());
     let began = began.ok_or_else(|| Error::new(Code::Machine, "a record has a time that no calendar has"))?;
-    let place = match port {
-        443 => format!("https://{host}"),
-        80 => format!("http://{host}"),
-        port => format!("https://{host}:{port}"),
+    let place = match (http.tls, port) {
+        (true, 443) => format!("https://{host}"),
+        (false, 80) => format!("http://{host}"),
+        (true, port) => format!("https://{host}:{port}"),
+        (false, port) => format!("http://{host}:{port}"),
     };
     let nothing = json!([]);
     let request = json!({

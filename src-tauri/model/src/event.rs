@@ -188,6 +188,9 @@ pub enum Mode {
 /// A request of HTTP: never its query, headers or body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Http {
+    /// Whether it came over TLS.
+    #[serde(default = "yes")]
+    pub tls: bool,
     /// Its method.
     pub method: String,
     /// Its path.
@@ -259,6 +262,11 @@ impl What {
             What::Lifecycle { .. } => "lifecycle",
         }
     }
+}
+
+/// What was kept before it was told.
+fn yes() -> bool {
+    true
 }
 
 #[cfg(test)]
