@@ -272,3 +272,22 @@ fn p6_a_jail_that_asks_for_everything_wears_nobody_out() {
     assert!(!limits.is_empty() && limits.len() < 10, "that it is too much is told, and not each time: {limits:#?}");
     run.end(LIMIT).ok();
 }
+
+#[test]
+fn an_explanation_names_the_grant_that_lets_a_request_through() {
+    let person = Sandbox::new();
+    let repo = person.small_repo();
+    person.run_script(&repo.path, &[], "true").ok();
+    let task = text(&person.airlock(["task", "list", "--json"]).ok().json_lines()[0], "id");
+    let made = text(&person.airlock(["grant", "add", "example.org", "--task", &task, "--json"]).ok().json(), "grant");
+    let explained = |request: &str| person.airlock(["policy", "explain", &task, request]).ok().out();
+    for request in ["example.org:443", "GET https://example.org/x"] {
+        let said = explained(request);
+        assert!(said.starts_with("ask") && said.contains(&format!("let through by the grant {made} for this task")), "{said}");
+    }
+    assert!(!explained("other.example.org:443").contains("the grant"), "for that host alone");
+    person.airlock(["grant", "revoke", &made]).ok();
+    assert!(!explained("example.org:443").contains("the grant"), "and while it lives");
+    // A preset is checked by its name.
+    assert!(person.airlock(["policy", "check", "standard"]).ok().out().contains("everything else is asked about"));
+}

@@ -25,5 +25,6 @@ mod signed;
 mod sources;
 mod steps;
 mod together;
+mod upstreams;
 mod watching;
 mod wire;

@@ -74,6 +74,7 @@ pub struct TlsServer {
 impl TlsServer {
     /// Starts one for these names. `/echo` says back what it was sent, head and all; `/switch` turns to another protocol, which says
     /// back each byte, after the request's head where the path ends with `/told`; `…/drip` never ends, `…/silent` never begins, `…/unauthorized` is 401;
+    /// `/endless`, `/trickle`, `/cut`, `/cut-piece`, `/away` and `/twice` at a path's end are what no server should do.
     /// `/token` gives tokens that are named by how many were given; everything else is answered with `served`.
     pub fn start(names: &[&str], dir: &Path) -> Self {
         Self::offering(names, dir, &[])
@@ -156,6 +157,10 @@ fn serve(mut stream: impl Read + Write, kept: &Mutex<Vec<Seen>>) {
             }
             return;
         }
+        if let Some(end) = hostile(&mut stream, path) {
+            kept.lock().unwrap().push(Seen { line: format!("{path} ended after {end}"), headers: Vec::new(), body: Vec::new() });
+            return;
+        }
         if path.ends_with("/silent") {
             while stream.read_exact(&mut [0]).is_ok() {}
             return;
@@ -184,6 +189,31 @@ fn serve(mut stream: impl Read + Write, kept: &Mutex<Vec<Seen>>) {
             return;
         }
     }
+}
+
+/// What a server should not do, where the path says so; how many bytes it got rid of.
+fn hostile(stream: &mut impl Write, path: &str) -> Option<usize> {
+    let (begin, piece, pause): (&[u8], &[u8], u64) = match path.rsplit('/').next()? {
+        "endless" => (b"HTTP/1.1 200 OK\r\n", b"X-More: 0123456789012345678901234567890123456789\r\n", 0),
+        "trickle" => (b"HTTP/1.1 200 OK\r\n", b"X", 100),
+        "cut" => (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", b"", 0),
+        "cut-piece" => (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhal", b"", 0),
+        "away" => (b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n", b"", 0),
+        "twice" => (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 4\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n", b"", 0),
+        _ => return None,
+    };
+    let mut sent = 0;
+    let mut write = |bytes: &[u8]| {
+        let good = stream.write_all(bytes).and_then(|()| stream.flush()).is_ok();
+        sent += if good { bytes.len() } else { 0 };
+        good
+    };
+    let mut going = write(begin) && !piece.is_empty();
+    while going {
+        going = write(piece);
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+    }
+    Some(sent)
 }
 
 fn plainly(mut stream: TcpStream, kept: &Mutex<Vec<Seen>>) {

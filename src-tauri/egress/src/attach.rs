@@ -148,6 +148,9 @@ impl Vault {
                     failed("the request is not signed; give the tool the placeholder as its pair of keys".into())
                 })?;
                 brought.is_for(scope).map_err(failed)?;
+                if keys.is_over() {
+                    return Err(failed("its session has ended; start again, and it is taken anew".into()));
+                }
                 return Ok(Next::Sign(keys, brought));
             }
             (Held::Keys(_), _) => {}

@@ -261,7 +261,7 @@ impl Door {
                         Ruling { decision: Decision::Deny, rule: "address check".into(), source: "airlock".into(), reason };
                     return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
                 }
-                match self.hold(&mut inside, &mut first, dst, &target, &answer.ruling, &who).await {
+                match Box::pin(self.hold(&mut inside, &mut first, dst, &target, &answer.ruling, &who)).await {
                     Some(Permit::Granted { ruling, ended }) => (target, ruling, Some(ended)),
                     Some(Permit::Refused(ruling)) => {
                         return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
@@ -288,9 +288,11 @@ impl Door {
                 let ruling = Ruling { decision: Decision::Deny, rule: "inspect".into(), source: "airlock".into(), reason };
                 return self.refuse(inside, dst, Some(&target), &ruling, Some(who)).await;
             };
-            return reader.serve(inside, first, Arrival { target, leads: answer.leads, ruling, ended, who }).await;
+            let arrival = Arrival { target, leads: answer.leads, ruling, ended, who };
+            return Box::pin(reader.serve(inside, first, arrival)).await;
         }
-        match self.roads.dial(&target, answer.leads).await {
+        // What lasts but a moment takes no room in what lasts.
+        match Box::pin(self.roads.dial(&target, answer.leads)).await {
             Ok(Dialled { road: outside, end }) => {
                 let (address, ruling) = (end.address(), Ruling { reason: end.told(&ruling.reason), ..ruling });
                 let (named, mode) = match self.gate.carried(&target) {

@@ -66,9 +66,10 @@ pub(crate) fn uploads(body: &[u8]) -> bool {
     !serde_json::from_slice::<Operation>(body).is_ok_and(|list| list.0.as_deref() == Some("download"))
 }
 
-/// Reads a body of at most `most` bytes whole, and gives the request back with it. As many are in memory as `room` has places.
+/// Reads a body of at most `most` bytes whole, and gives the request back with it. `room` has a place for each
+/// [`LIST`] bytes that are in memory.
 pub(crate) async fn whole(request: Request<AnyBody>, room: &Semaphore, most: usize) -> Result<(Request<AnyBody>, Bytes), Broken> {
-    let place = room.acquire().await?;
+    let place = room.acquire_many(u32::try_from(most.div_ceil(LIST))?).await?;
     let (head, mut body) = request.into_parts();
     let read = async {
         let mut bytes = BytesMut::new();

@@ -16,7 +16,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// Bytes that are carried at once in each direction.
+/// Bytes that are carried at once in each direction, at first and at most.
+const FIRST: usize = 2048;
 const CHUNK: usize = 64 * 1024;
 /// How long the possible beginning of a secret is held back.
 const HELD_BACK: Duration = Duration::from_millis(250);
@@ -200,7 +201,8 @@ impl Open {
         named: Option<Named<'_>>,
     ) -> Result<(), Broken> {
         if let Some(named) = named {
-            crate::hello::check(&mut from, &mut first, named).await?;
+            Box::pin(crate::hello::check(&mut from, &mut first, named)).await?;
+            first.shrink_to_fit();
         }
         self.carry_one(std::io::Cursor::new(first).chain(from), to, Way::Out, &self.shares).await
     }
@@ -213,7 +215,8 @@ impl Open {
         way: Way,
         shares: &[Arc<Budget>],
     ) -> Result<(), Broken> {
-        let mut buffer = vec![0; CHUNK];
+        // Most connections stand and say little.
+        let mut buffer = vec![0; FIRST];
         loop {
             let n = from.read(&mut buffer).await?;
             if n == 0 {
@@ -221,6 +224,9 @@ impl Open {
             }
             self.take(way, n as u64, shares)?;
             to.write_all(&buffer[..n]).await?;
+            if n == buffer.len() && n < CHUNK {
+                buffer.resize((4 * n).min(CHUNK), 0);
+            }
         }
     }
 }

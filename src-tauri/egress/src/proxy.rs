@@ -111,11 +111,11 @@ impl Proxy {
     async fn connect(&self, target: &Target) -> Result<Road, Failed> {
         let gone = |e| Failed::Gone(self.address.clone(), e);
         let at = (self.address.at.to.to_string().trim_matches(['[', ']']).to_owned(), self.address.at.port);
-        let name = ServerName::try_from(at.0.clone()).map_err(|e| gone(std::io::Error::other(e)))?;
-        let stream = TcpStream::connect(at).await.map_err(gone)?;
+        let stream = TcpStream::connect(at.clone()).await.map_err(gone)?;
         let mut road = match &self.tls {
             None => Road::Plain(stream),
             Some(tls) => {
+                let name = ServerName::try_from(at.0).map_err(|e| gone(std::io::Error::other(e)))?;
                 let shake = tokio_rustls::TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
                 Road::Wrapped(Box::new(shake.map_err(gone)?))
             }

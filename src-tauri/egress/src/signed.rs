@@ -11,7 +11,9 @@ use hyper::Request;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use policy::Scope;
 use secrets::Secret;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::sync::Semaphore;
 
 /// Largest body whose hash is made here.
@@ -19,7 +21,7 @@ const HASHED: usize = 8 << 20;
 /// What says which hash of the body is signed.
 const HASH: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 
-/// A pair of keys, and the token of a session.
+/// A pair of keys, and the token of a session with its end.
 pub(crate) struct Keys(Credentials);
 
 impl Keys {
@@ -39,10 +41,18 @@ impl Keys {
             access_key_id: String,
             secret_access_key: String,
             session_token: Option<String>,
+            expiration: Option<String>,
         }
         let printed: Printed = serde_json::from_str(text).map_err(|_| NONE)?;
         let (id, key) = (printed.access_key_id.as_str(), printed.secret_access_key.as_str());
-        Ok(Self(Credentials::new(id, key, printed.session_token.clone(), None, "airlock")))
+        let end = printed.expiration.as_deref().map(|end| OffsetDateTime::parse(end, &Rfc3339)).transpose();
+        let end = end.map_err(|_| "its Expiration is no time")?.map(SystemTime::from);
+        Ok(Self(Credentials::new(id, key, printed.session_token.clone(), end, "airlock")))
+    }
+
+    /// Whether its session has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.expiry().is_some_and(|end| end <= now())
     }
 
     /// What may not come back.
@@ -122,7 +132,7 @@ pub(crate) async fn signed(
         .identity(&identity)
         .region(&brought.scope.region)
         .name(&brought.scope.service)
-        .time(UNIX_EPOCH + Duration::from_millis(sys::clock::unix_millis()))
+        .time(now())
         .settings(settings)
         .build()?
         .into();
@@ -146,7 +156,36 @@ pub(crate) async fn signed(
     Ok(request)
 }
 
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(sys::clock::unix_millis())
+}
+
 fn hex(bytes: &[u8]) -> String {
     use sha2::Digest as _;
     sha2::Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn read(text: &str) -> Result<Keys, &'static str> {
+        Keys::read(&Secret::new(text.to_owned()).unwrap())
+    }
+
+    #[test]
+    fn keys_are_read_in_each_form_and_a_session_ends() {
+        let parts = |text: &str| read(text).map(|k| k.secrets().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(parts("AKID:a/b+c").unwrap(), ["a/b+c"]);
+        assert_eq!(parts("AKID:key:to:ken").unwrap(), ["key", "to:ken"]);
+        let printed =
+            |end: &str| format!("{{\"Version\":1,\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"k\",\"SessionToken\":\"t\"{end}}}");
+        assert_eq!(parts(&printed("")).unwrap(), ["k", "t"]);
+        for odd in ["", ":key", "AKID", "AKID:", "{}", "{\"AccessKeyId\":\"A\"}", &printed(",\"Expiration\":\"tomorrow\"")] {
+            assert!(odd.is_empty() || read(odd).is_err(), "{odd}");
+        }
+        let over = |end: &str| read(&printed(&format!(",\"Expiration\":\"{end}\""))).unwrap().is_over();
+        assert!(over("2020-01-01T00:00:00Z") && !over("2999-01-01T00:00:00+00:00"));
+    }
 }

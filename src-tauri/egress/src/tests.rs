@@ -694,3 +694,13 @@ proptest! {
         }
     }
 }
+
+#[tokio::test]
+async fn a_connection_that_stands_takes_little_memory() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let door = Door::new(policy(""), Log::new(false), Limits::default(), None, Proxies::default());
+    let arrives = door.arrive(stream, "192.0.2.1:443".parse().unwrap(), None, None);
+    let size = std::mem::size_of_val(&arrives);
+    assert!(size <= 4 << 10, "{size} bytes, whatever becomes of it");
+}

@@ -25,7 +25,9 @@ const EARLY: Duration = Duration::from_secs(30);
 const UNSAID: Duration = Duration::from_secs(300);
 /// How long a failure is remembered, so that a program that tries again and again does not knock there.
 const FAILED: Duration = Duration::from_secs(10);
-/// Tokens that may not come back.
+/// How long a token stays after one was refused.
+const AGAIN: Duration = Duration::from_secs(60);
+/// Tokens that may not come back, beside the one that the person keeps.
 const KNOWN: usize = 8;
 
 /// One credential's.
@@ -41,6 +43,8 @@ struct State {
     refresh: Arc<Secret>,
     access: Option<(Arc<Secret>, Instant)>,
     failed: Option<(String, Instant)>,
+    /// When a server did not take one, and it was forgotten.
+    refused: Option<Instant>,
 }
 
 /// What the person keeps: the token alone, or JSON as tools keep it.
@@ -82,7 +86,7 @@ impl Tokens {
             at.client.clone().or(client).ok_or("nobody says which client the refresh token is of: name it in the policy")?;
         let refresh = Arc::new(refresh);
         let known = Mutex::new(vec![Arc::clone(&refresh)]);
-        let state = tokio::sync::Mutex::new(State { refresh, access: None, failed: None });
+        let state = tokio::sync::Mutex::new(State { refresh, access: None, failed: None, refused: None });
         Ok(Self { at: at.clone(), client, password, state, known })
     }
 
@@ -132,19 +136,21 @@ impl Tokens {
         }
     }
 
-    /// A server did not take the token: the next request has another.
+    /// A server did not take the token: the next request has another. Not again and again, as what is refused is the program's choice.
     pub(crate) async fn refused(&self, token: &Arc<Secret>) {
         let mut state = self.state.lock().await;
-        if state.access.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, token)) {
-            state.access = None;
+        let known = state.access.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, token));
+        if known && state.refused.is_none_or(|at| at.elapsed() >= AGAIN) {
+            (state.access, state.refused) = (None, Some(Instant::now()));
         }
     }
 
     fn learn(&self, token: &Arc<Secret>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.push(Arc::clone(token));
-        let over = known.len().saturating_sub(KNOWN);
-        known.drain(..over);
+        // The first is the person's own, which outlives the run.
+        let over = known.len().saturating_sub(KNOWN + 1);
+        known.drain(1..=over);
     }
 
     /// Where it is.
@@ -240,6 +246,16 @@ mod tests {
         assert_eq!(words, "grant_type=refresh_token&refresh_token=r");
         assert!(tokens("", "r").err().unwrap().contains("which client"));
         assert!(tokens("", "{\"client_id\":\"x\"}").is_err());
+    }
+
+    #[test]
+    fn p5_the_persons_own_token_is_looked_for_however_many_came_after_it() {
+        let it = tokens(", client = \"me\"", "r-OWN").unwrap();
+        for n in 0..3 * KNOWN {
+            it.learn(&Arc::new(Secret::new(format!("a-{n}")).unwrap()));
+        }
+        let known: Vec<String> = it.secrets().iter().map(|s| s.reveal().to_owned()).collect();
+        assert_eq!((known.len(), known[0].as_str(), known[KNOWN].as_str()), (KNOWN + 1, "r-OWN", "a-23"));
     }
 
     #[test]

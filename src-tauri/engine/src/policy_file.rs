@@ -4,6 +4,7 @@ use crate::Engine;
 use crate::error::{Code, Error, io};
 use crate::kits::Kit;
 use crate::policy_paths;
+use model::ask::Asked;
 use model::id::TaskId;
 use model::run::PolicyText;
 use policy::Problem;
@@ -155,7 +156,8 @@ impl Engine {
     /// Checks a file; the error lists every problem.
     pub fn policy_check(&self, file: &Path) -> Result<PolicyView, Error> {
         let mut path = PathBuf::from(file);
-        if !path.to_string_lossy().contains('/') {
+        let preset = path.to_str().is_some_and(|name| policy::preset(name).is_some());
+        if !(preset && !path.exists()) && !path.to_string_lossy().contains('/') {
             path = Path::new(".").join(path);
         }
         let name = path.to_str().ok_or_else(|| Error::new(Code::Usage, "the file's name is not UTF-8"))?;
@@ -179,7 +181,16 @@ impl Engine {
     pub fn policy_explain(&self, id: &TaskId, request: &str) -> Result<Vec<String>, Error> {
         self.need_task(id)?;
         let request = policy::Request::parse(request).map_err(|e| Error::new(Code::Usage, format!("`{request}`: {e}")))?;
-        Ok(policy::explain(self.task_policy(id)?.policy(), &request))
+        let mut lines = policy::explain(self.task_policy(id)?.policy(), &request);
+        let wanted = asked(&request);
+        for view in self.grants(Some(id))?.into_iter().filter(|g| g.lives && wanted.contains(&g.grant.what)) {
+            let whose = if view.grant.task.is_some() { "this task" } else { "its repository" };
+            lines.push(format!(
+                "what the policy asks about here is let through by the grant {} for {whose}: {}",
+                view.grant.id, view.grant.what
+            ));
+        }
+        Ok(lines)
     }
 
     fn task_policy_text(&self, id: &TaskId) -> Result<PolicyText, Error> {
@@ -199,5 +210,18 @@ impl Engine {
             name: text.name,
             text: text.text,
         })
+    }
+}
+
+/// What a person could have answered that a request lives by: itself, or connections to its host.
+fn asked(request: &policy::Request) -> Vec<Asked> {
+    let connect = |t: &policy::Target| Asked::Connect { host: t.to.to_string(), port: t.port };
+    match request {
+        policy::Request::Lookup(_) => Vec::new(),
+        policy::Request::Connect(target) => vec![connect(target)],
+        policy::Request::Http(target, r) => {
+            let (method, path) = (r.method().to_owned(), r.path().to_owned());
+            vec![connect(target), Asked::Request { host: target.to.to_string(), port: target.port, method, path }]
+        }
     }
 }

@@ -32,16 +32,20 @@ fn read(report: &serde_json::Value) -> Report {
     })
 }
 
-/// What is not kept in full, a line each: losses that were accepted first, then what is told.
+/// What is not kept in full, a line each: losses that were accepted first, with why; then what is told, by what it lacks.
 pub fn weaker(promises: &[Kept]) -> Vec<String> {
-    let line = |k: &Kept, word: &str| {
+    let line = |k: &Kept, word: &str, more: &str| {
         let much = if matches!(k.status, Status::Absent { .. }) { "not at all" } else { "in part" };
-        let reason = k.status.reason().unwrap_or_default();
-        format!("{word}promise {} is kept {much}: {} ({reason})", k.promise, k.title)
+        format!("{word}promise {} is kept {much}: {} ({more})", k.promise, k.title)
+    };
+    let lacks = |k: &Kept| {
+        let rows: Vec<String> = k.rows.iter().filter(|r| r.status != Status::Full).map(|r| r.guarantee.to_string()).collect();
+        format!("{}: `airlock doctor` says how far", rows.join(", "))
     };
     let (accepted, told): (Vec<&Kept>, Vec<&Kept>) =
         promises.iter().filter(|k| k.status != Status::Full).partition(|k| k.accepted);
-    accepted.iter().map(|k| line(k, "ACCEPTED LOSS: ")).chain(told.iter().map(|k| line(k, ""))).collect()
+    let accepted = accepted.iter().map(|k| line(k, "ACCEPTED LOSS: ", k.status.reason().unwrap_or_default()));
+    accepted.chain(told.iter().map(|k| line(k, "", &lacks(k)))).collect()
 }
 
 #[cfg(test)]
@@ -67,6 +71,6 @@ mod tests {
         let lines = weaker(&jail_plan::promises(&report));
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].starts_with("ACCEPTED LOSS: promise 4 ") && lines[0].contains("no packet rules"), "{lines:?}");
-        assert!(lines[1].starts_with("promise 8 is kept in part") && lines[1].contains("memory: no cgroup"), "{lines:?}");
+        assert!(lines[1].starts_with("promise 8 is kept in part") && lines[1].contains("(memory: `airlock doctor`"), "{lines:?}");
     }
 }

@@ -156,10 +156,25 @@ impl Who {
             return Some(known.process.clone());
         }
         let ids = status(id)?;
-        let process = Arc::new(self.look(&ids, None)?);
+        let process = match self.of_leader(ids.tgid, now).filter(|_| told) {
+            Some(process) => process,
+            None => {
+                let leader = self::stat(ids.tgid)?;
+                let process = Arc::new(self.look(&ids, None)?);
+                self.keep(ids.tgid, leader.begun, ids.tgid, process.clone());
+                process
+            }
+        };
         self.remember(id, &ids);
         self.keep(id, stat?.begun, ids.tgid, process.clone());
         Some(process)
+    }
+
+    /// What is known of a process by its first thread: its others are the same program.
+    fn of_leader(&self, tgid: u32, now: Instant) -> Option<Arc<Process>> {
+        let known = self.cache().known.get(&tgid).cloned()?;
+        let same = now.duration_since(known.checked) < TRUST || stat(tgid).is_some_and(|stat| stat.begun == known.start);
+        same.then_some(known.process)
     }
 
     /// The thread with this id inside, where it was seen before.

@@ -282,6 +282,9 @@ async fn json(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> 
     write.write_all(&encode(kind::JSON, &serde_json::to_vec(reply)?)).await
 }
 
+/// Events that are read at once.
+const MOST: usize = 200;
+
 /// What one client is sent beside replies.
 #[derive(Default)]
 struct Feed {
@@ -308,8 +311,8 @@ impl Feed {
         Ok(None)
     }
 
-    /// Sends what is new; true where something was.
-    async fn send(&mut self, write: &mut OwnedWriteHalf, shared: &Shared) -> std::io::Result<bool> {
+    /// Sends what is new; true where something was. Before the event `stored` everything is in the log.
+    async fn send(&mut self, write: &mut OwnedWriteHalf, shared: &Shared, stored: u64) -> std::io::Result<bool> {
         let mut busy = false;
         if let Some((out, err)) = &mut self.cursors {
             for (which, cursor, kind) in [(Which::Out, out, kind::OUT), (Which::Err, err, kind::ERR)] {
@@ -324,8 +327,13 @@ impl Feed {
             }
         }
         if let Some((next, kinds, log)) = &mut self.events {
-            for event in log.list(*next, 200, kinds).map_err(std::io::Error::other)? {
-                *next = event.seq + 1;
+            let events = log.list(*next, MOST, kinds).map_err(std::io::Error::other)?;
+            // What is of other kinds is not looked through again at each news.
+            if events.len() < MOST {
+                *next = stored.max(*next);
+            }
+            for event in events {
+                *next = (event.seq + 1).max(*next);
                 json(write, &Reply::Event { event: Box::new(event) }).await?;
                 busy = true;
             }
@@ -342,12 +350,12 @@ async fn send(mut write: OwnedWriteHalf, mut inbox: mpsc::Receiver<Order>, share
     loop {
         // Marked before reading, so that what comes while reading wakes the wait below.
         grown.borrow_and_update();
-        stored.borrow_and_update();
+        let in_log = *stored.borrow_and_update();
         let outcome = ended.borrow_and_update().clone();
         let order = match inbox.try_recv() {
             Ok(order) => Some(order),
             Err(mpsc::error::TryRecvError::Disconnected) => return Ok(()),
-            Err(mpsc::error::TryRecvError::Empty) if feed.send(&mut write, &shared).await? => continue,
+            Err(mpsc::error::TryRecvError::Empty) if feed.send(&mut write, &shared, in_log).await? => continue,
             Err(mpsc::error::TryRecvError::Empty) => match outcome {
                 // Whoever connects while the run ends has not said yet what it wants, and everything is still here.
                 Some(outcome) if !feed.asked => match tokio::time::timeout(HELLO, inbox.recv()).await {
