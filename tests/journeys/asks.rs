@@ -283,7 +283,11 @@ fn an_explanation_names_the_grant_that_lets_a_request_through() {
     let explained = |request: &str| person.airlock(["policy", "explain", &task, request]).ok().out();
     for request in ["example.org:443", "GET https://example.org/x"] {
         let said = explained(request);
-        assert!(said.starts_with("ask") && said.contains(&format!("let through by the grant {made} for this task")), "{said}");
+        assert!(
+            said.contains(": ask, by network.default")
+                && said.contains(&format!("let through by the grant {made} for this task")),
+            "{said}"
+        );
     }
     assert!(!explained("other.example.org:443").contains("the grant"), "for that host alone");
     person.airlock(["grant", "revoke", &made]).ok();

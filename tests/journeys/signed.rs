@@ -54,14 +54,17 @@ fn p5_a_request_that_was_signed_with_the_placeholder_is_signed_outside_and_no_ot
         "{curl} -d hello https://api.test/echo; echo; {curl} 'https://api.test/open/a?b=1&c=2'; echo; \
          curl -sS -m 30 --aws-sigv4 aws:amz:eu-west-1:execute-api -u AKIDFOREIGN:word https://api.test/open/foreign; \
          {} https://api.test/open/scope; curl -sS -m 30 https://api.test/open/unsigned; \
-         {curl} 'https://api.test/open/before?X-Amz-Signature=00'; \
+         {curl} 'https://api.test/open/before?X-Amz-Signature=00'; {curl} -H 'x-amz-copy-source: /other/key' https://api.test/open/copy; \
+         {curl} 'https://api.test/open/odd?x=%FF'; {curl} 'https://api.test/open/keys?session'; \
+         {curl} \"https://api.test/open/long?$(head -c 22000 /dev/zero | tr '\\0' /)\"; {curl} -H 'Range: bytes=0-3' https://api.test/open/piece; \
          env; tr '\\0' '\\n' < /proc/self/environ; grep -rs 'SIGNIN[G]' ~ /tmp . && echo FO''UND; true",
         curl.replace("eu-west-1", "us-east-1")
     );
     let ran = world.run(&script).ok();
     let seen = world.server.seen();
     let lines: Vec<&str> = seen.iter().map(|s| s.line.as_str()).collect();
-    assert_eq!(lines, ["POST /echo", "GET /open/a?b=1&c=2"], "{}", ran.said());
+    assert_eq!(lines, ["POST /echo", "GET /open/a?b=1&c=2", "GET /open/piece"], "{}", ran.said());
+    assert_eq!(seen[2].header("range"), Some("bytes=0-3"), "large objects are read in pieces");
     for request in &seen {
         let (want, has) = signatures(request, "api.test");
         assert_eq!(has, want, "{request:?}");
@@ -69,9 +72,15 @@ fn p5_a_request_that_was_signed_with_the_placeholder_is_signed_outside_and_no_ot
         assert_eq!(request.header("x-amz-security-token"), Some(SESSION));
     }
     let out = ran.out();
-    for why in
-        ["brings a key of its own in `authorization`", "is signed for \"us-east-1/execute-api\"", "the request is not signed"]
-    {
+    for why in [
+        "`x-amz-copy-source` has another object read than the one that is judged",
+        "its query is no text",
+        "keys of a session would come back",
+        "its address is too long to be signed",
+        "brings a key of its own in `authorization`",
+        "is signed for \"us-east-1/execute-api\"",
+        "the request is not signed",
+    ] {
         assert!(out.contains(why), "{why}: {out}");
     }
     assert!(out.contains("brings a key of its own in the parameter `X-Amz-Signature`"), "{out}");
@@ -129,4 +138,24 @@ fn p5_a_refresh_token_is_changed_outside_for_one_that_is_attached() {
     let ran = world.run("curl -sS -m 30 https://api.test/open/a; true").ok();
     assert!(ran.out().contains("the token endpoint at login.test gives none"), "{}", ran.said());
     assert_eq!(world.server.seen(), []);
+}
+
+#[test]
+fn p5_what_an_endpoint_gave_is_kept_though_nobody_waited_for_it_and_one_token_is_one_in_two_tables() {
+    let person = Sandbox::new();
+    let credential = |requests: &str| {
+        format!(
+            "[[credential]]\nhost = \"api.test\"\n{requests}\noauth = {{ token = \"https://login.test/token-slow\", client = \"x\", \
+             address = \"ADDRESS\" }}\nfrom = {{ env = \"TEST_KEY\" }}\n"
+        )
+    };
+    let both =
+        credential("methods = [\"GET\"]\npaths = [\"/open/**\"]") + &credential("methods = [\"POST\"]\npaths = [\"/echo\"]");
+    let world = World::new(&person, &both);
+    let script = "curl -sS -m 1 https://api.test/open/a; sleep 3; curl -sS -m 30 https://api.test/open/b; curl -sS -m 30 -d x https://api.test/echo; true";
+    let ran = world.run(script).ok();
+    let seen = world.server.seen();
+    let told: Vec<(&str, Option<&str>)> = seen.iter().map(|s| (s.line.as_str(), s.header("authorization"))).collect();
+    let first = Some("Bearer access-TOKEN-1");
+    assert_eq!(told, [("POST /token-slow", None), ("GET /open/b", first), ("POST /echo", first)], "{}", ran.said());
 }

@@ -75,7 +75,7 @@ impl TlsServer {
     /// Starts one for these names. `/echo` says back what it was sent, head and all; `/switch` turns to another protocol, which says
     /// back each byte, after the request's head where the path ends with `/told`; `…/drip` never ends, `…/silent` never begins, `…/unauthorized` is 401;
     /// `/endless`, `/trickle`, `/cut`, `/cut-piece`, `/away` and `/twice` at a path's end are what no server should do.
-    /// `/token` gives tokens that are named by how many were given; everything else is answered with `served`.
+    /// `/token` gives tokens that are named by how many were given, `/token-slow` after three seconds; everything else is answered with `served`.
     pub fn start(names: &[&str], dir: &Path) -> Self {
         Self::offering(names, dir, &[])
     }
@@ -174,8 +174,9 @@ fn serve(mut stream: impl Read + Write, kept: &Mutex<Vec<Seen>>) {
             return;
         }
         let body = match path {
-            "/token" => {
-                let given = kept.lock().unwrap().iter().filter(|s| s.line == "POST /token").count();
+            "/token" | "/token-slow" => {
+                std::thread::sleep(std::time::Duration::from_secs(if path == "/token" { 0 } else { 3 }));
+                let given = kept.lock().unwrap().iter().filter(|s| s.line.starts_with("POST /token")).count();
                 let words = "\"token_type\":\"Bearer\",\"expires_in\":3600";
                 format!("{{\"access_token\":\"access-TOKEN-{given}\",\"refresh_token\":\"refresh-TOKEN-{given}\",{words}}}")
                     .into_bytes()

@@ -12,6 +12,7 @@ use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderName, HeaderVa
 use hyper::http::request::Parts;
 use policy::{Attach, Credential, Host, HttpRequest};
 use secrets::Secret;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Headers that carry keys of well-known services, beside those that the policy names.
@@ -29,16 +30,19 @@ const KEYS: [&str; 10] = [
 ];
 
 /// Parameters that carry such keys, or a signature by one; lower case.
-const PARAMETERS: [&str; 9] = [
+const PARAMETERS: [&str; 12] = [
     "access_token",
     "api_key",
     "apikey",
+    "awsaccesskeyid",
     "x-amz-credential",
     "x-amz-security-token",
     "x-amz-signature",
     "x-goog-credential",
     "x-goog-signature",
     "googleaccessid",
+    "sig",
+    "signature",
 ];
 
 /// The credentials of one run.
@@ -53,15 +57,24 @@ pub struct Vault {
 enum Held {
     Text(Secret),
     Keys(Keys),
-    Tokens(Box<Tokens>),
+    Tokens(Arc<Tokens>),
 }
 
 impl Held {
-    fn of(credential: &Credential, secret: Option<Secret>) -> Result<Self, String> {
+    /// `others` have what is shared: a refresh token that is good for one use is one, however many requests it is bound to.
+    fn of(
+        credential: &Credential,
+        secret: Option<Secret>,
+        others: &[(Credential, Result<Self, String>)],
+    ) -> Result<Self, String> {
+        let shared = others.iter().find(|(c, _)| c.attach == credential.attach && c.from == credential.from);
+        if let Some((_, Ok(Self::Tokens(tokens)))) = shared {
+            return Ok(Self::Tokens(Arc::clone(tokens)));
+        }
         let secret = secret.ok_or_else(|| format!("{} when the run started", credential.missing()))?;
         match &credential.attach {
             Attach::SigV4(_) => Keys::read(&secret).map(Self::Keys),
-            Attach::OAuth(at) => Tokens::new(at, secret).map(|t| Self::Tokens(Box::new(t))),
+            Attach::OAuth(at) => Tokens::new(at, secret).map(|t| Self::Tokens(Arc::new(t))),
             Attach::Header(_) | Attach::Bearer | Attach::Basic(_) | Attach::Query(_) => Ok(Self::Text(secret)),
         }
         .map_err(str::to_owned)
@@ -75,7 +88,7 @@ pub(crate) enum Next<'a> {
     /// It is to be signed, once its body is known.
     Sign(&'a Keys, Brought),
     /// It is to bear an access token.
-    Bear(&'a Tokens),
+    Bear(&'a Arc<Tokens>),
 }
 
 /// Why a request does not go on.
@@ -85,11 +98,12 @@ pub(crate) struct Foreign(pub(crate) String);
 impl Vault {
     /// `placeholder` is what stands for every one of them inside; a credential that is not to be had comes without its secret.
     pub fn new(credentials: Vec<(Credential, Option<Secret>)>, placeholder: String) -> Self {
-        let held = |(credential, secret)| {
-            let held = Held::of(&credential, secret);
-            (credential, held)
-        };
-        Self { credentials: credentials.into_iter().map(held).collect(), placeholder, taken: Instant::now() }
+        let mut all = Vec::new();
+        for (credential, secret) in credentials {
+            let held = Held::of(&credential, secret, &all);
+            all.push((credential, held));
+        }
+        Self { credentials: all, placeholder, taken: Instant::now() }
     }
 
     /// None at all.
@@ -127,11 +141,15 @@ impl Vault {
         let brought = Brought::read(&request.headers);
         self.take_away(host, request)?;
         request.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        // In pieces, in another charset or compressed by WebSocket's own means it could not be looked through.
-        for name in ["accept-charset", "if-range", "range", "sec-websocket-extensions"] {
+        let found = self.credentials.iter().find(|(c, _)| c.covers(host, port, judged));
+        // In pieces, in another charset or compressed by WebSocket's own means it could not be looked through. Of keys that sign, the
+        // secret one is not sent at all, and large objects are read in pieces.
+        let signs = found.is_some_and(|(_, held)| matches!(held, Ok(Held::Keys(_))));
+        let pieces = ["if-range", "range"].into_iter().filter(|_| !signs);
+        for name in ["accept-charset", "sec-websocket-extensions"].into_iter().chain(pieces) {
             request.headers.remove(name);
         }
-        let Some((credential, held)) = self.credentials.iter().find(|(c, _)| c.covers(host, port, judged)) else {
+        let Some((credential, held)) = found else {
             return Ok(Next::Nothing);
         };
         let name = credential.name();
@@ -148,6 +166,7 @@ impl Vault {
                     failed("the request is not signed; give the tool the placeholder as its pair of keys".into())
                 })?;
                 brought.is_for(scope).map_err(failed)?;
+                crate::signed::is_plain(request).map_err(failed)?;
                 if keys.is_over() {
                     return Err(failed("its session has ended; start again, and it is taken anew".into()));
                 }
@@ -359,6 +378,8 @@ mod tests {
             ("percent, small", "sk-REAL%2f1%2b2".to_owned()),
             ("percent, all", "sk%2DREAL%2F1%2B2".to_owned()),
             ("JSON", "sk-REAL\\/1+2".to_owned()),
+            ("hex", "73 6B 2D 52 45 41 4C 2F 31 2B 32".to_owned()),
+            ("a row of hex", "736b2d5245414c2f312b32".to_owned()),
         ] {
             let mut sieve = vault.needles_of(&host).sieve();
             let mut out = sieve.take(text.as_bytes()).to_vec();

@@ -195,7 +195,7 @@ impl Door {
         let roads = Arc::new(Roads::new(&limits, proxies));
         let reader = reading.map(|Reading { authority, vault, roots }| {
             let outside = Arc::new(Outside::new(Arc::clone(&roads), roots));
-            let (requests, lists) = (Arc::new(Semaphore::new(UNDER_WAY)), Semaphore::new(LISTS));
+            let (requests, lists) = (Arc::new(Semaphore::new(UNDER_WAY)), Arc::new(Semaphore::new(LISTS)));
             let (gate, arbiter) = (Arc::clone(&gate), Arc::clone(&arbiter));
             Arc::new(Reader { gate, arbiter, authority, vault, outside, requests, lists })
         });

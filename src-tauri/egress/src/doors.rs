@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -34,7 +35,8 @@ fn by_files(method: &str, plain: &str) -> bool {
     let object = |rest: &str| rest.get(..3).is_some_and(|d| d[..2].bytes().all(|b| b.is_ascii_hexdigit()) && d.ends_with('/'));
     writes
         && (plain.split('/').any(|part| part.ends_with(".git"))
-            || ["/refs/heads/", "/refs/tags/"].iter().any(|place| plain.contains(place))
+            || ["/refs/", "/objects/pack/", "/objects/info/"].iter().any(|place| plain.contains(place))
+            || ["/packed-refs", "/info/refs"].iter().any(|file| plain.ends_with(file))
             || plain.split("/objects/").skip(1).any(object))
 }
 
@@ -66,12 +68,17 @@ pub(crate) fn uploads(body: &[u8]) -> bool {
     !serde_json::from_slice::<Operation>(body).is_ok_and(|list| list.0.as_deref() == Some("download"))
 }
 
-/// Reads a body of at most `most` bytes whole, and gives the request back with it. `room` has a place for each
-/// [`LIST`] bytes that are in memory.
-pub(crate) async fn whole(request: Request<AnyBody>, room: &Semaphore, most: usize) -> Result<(Request<AnyBody>, Bytes), Broken> {
-    let place = room.acquire_many(u32::try_from(most.div_ceil(LIST))?).await?;
+/// Reads a body of at most `most` bytes whole, and gives the request back with it. `room` has a place for each [`LIST`] bytes that are in
+/// memory, which the body holds until it is gone.
+pub(crate) async fn whole(
+    request: Request<AnyBody>,
+    room: &Arc<Semaphore>,
+    most: usize,
+) -> Result<(Request<AnyBody>, Bytes), Broken> {
     let (head, mut body) = request.into_parts();
+    let places = u32::try_from(most.div_ceil(LIST))?;
     let read = async {
+        let place = Arc::clone(room).acquire_many_owned(places).await?;
         let mut bytes = BytesMut::new();
         while let Some(frame) = body.frame().await {
             if let Some(data) = frame?.data_ref() {
@@ -81,14 +88,16 @@ pub(crate) async fn whole(request: Request<AnyBody>, room: &Semaphore, most: usi
                 return Err(format!("a body that has to be known before it goes on has more than {most} bytes").into());
             }
         }
-        Ok::<_, Broken>(bytes)
+        Ok::<_, Broken>((place, bytes.freeze()))
     };
-    let bytes = tokio::time::timeout(PATIENCE, read)
+    let (place, bytes) = tokio::time::timeout(PATIENCE, read)
         .await
         .map_err(|_| "a body that has to be known before it goes on did not come to an end")??;
-    drop(place);
-    let bytes = bytes.freeze();
-    let body = Full::new(bytes.clone()).map_err(|never| match never {}).boxed();
+    let holds = move |frame| {
+        let _place = &place;
+        frame
+    };
+    let body = Full::new(bytes.clone()).map_err(|never| match never {}).map_frame(holds).boxed();
     Ok((Request::from_parts(head, body), bytes))
 }
 
@@ -137,6 +146,8 @@ mod tests {
             ("/a/b.git/objects/ab/0123456789", None),
             ("/a/b/objects/ab/0123456789_lock", None),
             ("/a/b/refs/heads/main", None),
+            ("/a/b/packed-refs", None),
+            ("/a/b/objects/pack/pack-1.pack", None),
         ] {
             assert!(pushes("PUT", path, query), "{path} {query:?}");
         }
@@ -154,7 +165,7 @@ mod tests {
 
     #[tokio::test]
     async fn p7_an_upload_of_large_files_is_known_by_its_list() {
-        let room = &Semaphore::new(1);
+        let room = &Arc::new(Semaphore::new(1));
         let ask = |body: &'static str| async move {
             let request = Request::post("/a/b.git/info/LFS/objects/batch/").body(crate::body::words(body.to_owned())).unwrap();
             assert!(is_list(&request));

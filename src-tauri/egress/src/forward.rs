@@ -224,6 +224,8 @@ impl Open {
             }
             self.take(way, n as u64, shares)?;
             to.write_all(&buffer[..n]).await?;
+            // Where TLS is around it, the rest may still be in its own buffer.
+            to.flush().await?;
             if n == buffer.len() && n < CHUNK {
                 buffer.resize((4 * n).min(CHUNK), 0);
             }

@@ -17,6 +17,7 @@ use crate::scrub::{self, Needles};
 use crate::signed::{self, Brought, Keys};
 use crate::tokens::Tokens;
 use crate::upstream::{Outside, Unanswered, Upstream};
+use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -27,6 +28,7 @@ use hyper_util::rt::TokioIo;
 use model::decision::{Decision, Ruling};
 use model::event::{Http, Mode, Process, Verdict};
 use policy::{Destination, HttpRequest, Leads, Target};
+use secrets::Secret;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +52,7 @@ pub(crate) struct Reader {
     pub(crate) vault: Arc<Vault>,
     pub(crate) outside: Arc<Outside>,
     pub(crate) requests: Arc<Semaphore>,
-    pub(crate) lists: Semaphore,
+    pub(crate) lists: Arc<Semaphore>,
 }
 
 /// One connection.
@@ -234,7 +236,7 @@ impl Read {
 
         let authority = heads::authority(&self.target, self.tls);
         heads::onward(&judged, &authority, upgrade.is_some(), &mut head)?;
-        let attached = self.attach(&judged, &mut head).await;
+        let attached = self.attach(&judged, &mut head, &place).await;
         let attached = attached.map_err(|why| refused(StatusCode::FORBIDDEN, own("credential", why)))?;
         // What could come behind its body stays inside.
         head.headers.remove(hyper::header::TRAILER);
@@ -248,16 +250,21 @@ impl Read {
         };
         let carried = body.take().map(|body| passing(body, Way::Out));
         let request = Request::from_parts(head, carried.unwrap_or_else(|| body::words(String::new())));
-        let mut request = self.said(request, &judged).await?;
+        let (mut request, known) = self.said(request, &judged).await?;
+        let mut needles = attached.needles;
         if let Some(signing) = attached.signing {
-            let signed = signed::signed(request, &authority, signing, &self.reader.lists).await;
-            request =
-                signed.map_err(|e| refused(StatusCode::FORBIDDEN, own("credential", format!("it can't be signed: {e}"))))?;
+            let signed = signed::signed(request, &authority, signing, known, &self.reader.lists).await;
+            let failed = |e| refused(StatusCode::FORBIDDEN, own("credential", format!("it can't be signed: {e}")));
+            let (back, signature) = signed.map_err(failed)?;
+            request = back;
+            needles.iter_mut().for_each(|n| n.add_one(signature.clone().into_bytes()));
         }
         let mut untold = Untold { read: self, shown, ruling: Some(ruling.clone()) };
+        // Its end first: it may have come while the body was read.
         let sent = tokio::select! {
-            sent = self.upstream.send(request) => sent,
+            biased;
             () = crate::forward::over(ended.clone()) => Err(Unanswered::Ended),
+            sent = self.upstream.send(request) => sent,
         };
         untold.ruling = None;
         let response = sent.map_err(|e| {
@@ -273,20 +280,20 @@ impl Read {
         })?;
         self.open.take(Way::In, body::of_headers(response.headers()), &shares).map_err(spent)?;
         if let Some((tokens, token)) = attached.bears.filter(|_| response.status() == StatusCode::UNAUTHORIZED) {
-            tokens.refused(&token).await;
+            tokens.refused(&token);
         }
         let switched = upgrade.map(|inside| Switched { inside, shares: shares.clone(), ended: ended.clone() });
-        let response = self.back(response, switched, attached.needles, |body| passing(body, Way::In));
+        let response = self.back(response, switched, needles, |body| passing(body, Way::In));
         let response = response.map_err(|why| refused(StatusCode::BAD_GATEWAY, own("answer check", why)))?;
         Ok((response, ruling))
     }
 
-    /// Looks into bodies that say what is done.
-    async fn said(&self, request: Request<AnyBody>, judged: &HttpRequest) -> Result<Request<AnyBody>, Stopped> {
+    /// Looks into bodies that say what is done; gives such a one as well.
+    async fn said(&self, request: Request<AnyBody>, judged: &HttpRequest) -> Result<(Request<AnyBody>, Option<Bytes>), Stopped> {
         let denied = |status, ruling| Stopped { status, verdict: Verdict::Denied, ruling };
         let (list, graphql) = (doors::is_list(&request), forges::is_graphql(&self.target, judged));
         if !list && !graphql {
-            return Ok(request);
+            return Ok((request, None));
         }
         let query = request.uri().query().map(str::to_owned);
         let kind = request.headers().get(CONTENT_TYPE).and_then(|t| t.to_str().ok()).unwrap_or_default();
@@ -297,7 +304,7 @@ impl Read {
             return Err(denied(StatusCode::FORBIDDEN, own("git.push", doors::HOW.into())));
         }
         if !graphql {
-            return Ok(request);
+            return Ok((request, Some(body)));
         }
         match forges::does(&body, query.as_deref(), json) {
             Does::Reads => {}
@@ -314,7 +321,7 @@ impl Read {
                 self.ask(&asked, ruling, true).await?;
             }
         }
-        Ok(request)
+        Ok((request, Some(body)))
     }
 
     fn too_many(&self) -> Stopped {
@@ -374,7 +381,12 @@ impl Read {
     }
 
     /// Changes a request to a bound host; gives what is to be done for it later.
-    async fn attach(&self, judged: &HttpRequest, request: &mut Parts) -> Result<Later<'_>, String> {
+    async fn attach(
+        &self,
+        judged: &HttpRequest,
+        request: &mut Parts,
+        place: &Arc<OwnedSemaphorePermit>,
+    ) -> Result<Later<'_>, String> {
         let Destination::Name(host) = &self.target.to else { return Ok(Later::default()) };
         let vault = &self.reader.vault;
         if !self.tls || !vault.bound(host, self.target.port) {
@@ -385,23 +397,33 @@ impl Read {
             Next::Nothing => {}
             Next::Sign(keys, brought) => signing = Some((keys, brought)),
             Next::Bear(tokens) => {
-                let access = tokens.access(&self.reader.outside).await?;
-                if access.fresh {
-                    self.refreshed(tokens);
-                }
-                attach::bear(&access.token, request).map_err(|e| e.to_string())?;
-                bears = Some((tokens, access.token));
+                let token = match tokens.ready() {
+                    Some(token) => token,
+                    None => self.fetched(tokens, place).await?,
+                };
+                attach::bear(&token, request).map_err(|e| e.to_string())?;
+                bears = Some((tokens, token));
             }
         }
         Ok(Later { needles: Some(vault.needles_of(host)), signing, bears })
     }
 
-    /// Tells a request of Airlock's own.
-    fn refreshed(&self, tokens: &Tokens) {
-        let reason = format!("a refresh token was changed for an access token, outside, for {}", self.target.to);
-        let ruling = Ruling { decision: Decision::Allow, ..own("credential", reason) };
-        let http = Http { tls: true, method: "POST".into(), path: tokens.path().into(), status: Some(200), millis: 0 };
-        self.reader.gate.tell_request(&tokens.target(), None, Verdict::Allowed, &ruling, http, None);
+    /// An access token from its endpoint, which is told. It goes on where this request is given up, with its place.
+    async fn fetched(&self, tokens: &Arc<Tokens>, place: &Arc<OwnedSemaphorePermit>) -> Result<Arc<Secret>, String> {
+        let (tokens, reader, to) = (Arc::clone(tokens), Arc::clone(&self.reader), self.target.to.to_string());
+        let place = Arc::clone(place);
+        let fetch = async move {
+            let access = tokens.access(&reader.outside).await?;
+            if access.fresh {
+                let reason = format!("a refresh token was changed for an access token, outside, for {to}");
+                let ruling = Ruling { decision: Decision::Allow, ..own("credential", reason) };
+                let http = Http { tls: true, method: "POST".into(), path: tokens.path().into(), status: Some(200), millis: 0 };
+                reader.gate.tell_request(&tokens.target(), None, Verdict::Allowed, &ruling, http, None);
+            }
+            drop(place);
+            Ok(access.token)
+        };
+        tokio::spawn(fetch).await.unwrap_or_else(|_| Err("the way out is closing".into()))
     }
 
     /// The answer on its way back.
@@ -459,7 +481,7 @@ struct Later<'a> {
     needles: Option<Needles>,
     signing: Option<(&'a Keys, Brought)>,
     /// What it bears, to be forgotten where the server does not take it.
-    bears: Option<(&'a Tokens, Arc<secrets::Secret>)>,
+    bears: Option<(&'a Arc<Tokens>, Arc<Secret>)>,
 }
 
 /// What a switch of protocol goes on with.

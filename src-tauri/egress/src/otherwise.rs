@@ -4,8 +4,9 @@ use hyper::http::request::Parts;
 
 /// Headers in which another method stands.
 const METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
-/// Headers in which another path or address stands.
-const PATHS: [&str; 5] = ["x-forwarded-path", "x-forwarded-uri", "x-original-uri", "x-original-url", "x-rewrite-url"];
+/// Headers in which another path or address stands, or a second one beside it (as WebDAV moves and copies).
+const PATHS: [&str; 6] =
+    ["destination", "x-forwarded-path", "x-forwarded-uri", "x-original-uri", "x-original-url", "x-rewrite-url"];
 
 /// Headers in which another host stands: what a proxy in front of a server would say, and no program inside is one.
 const HOSTS: [&str; 6] =

@@ -40,6 +40,12 @@ impl Needles {
             self.add_one(utf8_percent_encode(secret, set).to_string().into_bytes());
             self.add_one(utf8_percent_encode(secret, set).map(small).collect::<String>().into_bytes());
         }
+        // As dumps write it, in one row or in pairs.
+        for (small, between) in [(true, ""), (false, ""), (true, " "), (false, " ")] {
+            let pair = |b: u8| if small { format!("{b:02x}") } else { format!("{b:02X}") };
+            let pairs: Vec<String> = secret.bytes().map(pair).collect();
+            self.add_one(pairs.join(between).into_bytes());
+        }
         for before in 0..3 {
             let bytes = Zeroizing::new([vec![0; before], secret.as_bytes().to_vec()].concat());
             // Digits whose bits are all the secret's own.

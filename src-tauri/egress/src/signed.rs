@@ -2,15 +2,20 @@
 
 use crate::body::{AnyBody, Broken};
 use crate::doors;
+use crate::otherwise::plain;
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{
     PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SigningSettings, UriPathNormalizationMode, sign,
 };
 use aws_sigv4::sign::v4;
+use bytes::Bytes;
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use percent_encoding::percent_decode_str;
 use policy::Scope;
 use secrets::Secret;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -18,6 +23,10 @@ use tokio::sync::Semaphore;
 
 /// Largest body whose hash is made here.
 const HASHED: usize = 8 << 20;
+/// Longest address that is signed. It is written anew for that, and what was one byte may then be nine.
+const ADDRESS: usize = 60_000;
+/// Headers that have a server read from another place than the one that is judged.
+const SOURCES: [&str; 2] = ["x-amz-copy-source", "x-amz-rename-source"];
 /// What says which hash of the body is signed.
 const HASH: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 
@@ -97,13 +106,33 @@ impl Brought {
     }
 }
 
-/// Signs a request as it leaves. Its body is read whole where the program did not say what it hashes to.
+/// Whether a request does what its method and path say, and nothing that they do not.
+pub(crate) fn is_plain(request: &Parts) -> Result<(), String> {
+    if let Some(name) = request.headers.keys().find(|n| SOURCES.contains(&plain(n.as_str()).as_str())) {
+        return Err(format!("`{name}` has another object read than the one that is judged"));
+    }
+    let query = request.uri.query().unwrap_or_default();
+    if request.uri.path().len() + 9 * query.len() > ADDRESS {
+        return Err("its address is too long to be signed".into());
+    }
+    if percent_decode_str(query).decode_utf8().is_err() {
+        return Err("its query is no text, so that another one than the server reads would be signed".into());
+    }
+    if doors::parameters(Some(query)).any(|(name, _)| name.eq_ignore_ascii_case("session")) {
+        return Err("keys of a session would come back".into());
+    }
+    Ok(())
+}
+
+/// Signs a request as it leaves; gives the signature too, which may not come back. Its body is read whole where the program did not say
+/// what it hashes to and it is not `known`.
 pub(crate) async fn signed(
     mut request: Request<AnyBody>,
     host: &str,
     (keys, brought): (&Keys, Brought),
-    room: &Semaphore,
-) -> Result<Request<AnyBody>, Broken> {
+    known: Option<Bytes>,
+    room: &Arc<Semaphore>,
+) -> Result<(Request<AnyBody>, String), Broken> {
     let storage = brought.scope.service.starts_with("s3");
     let said = request.headers().get(&HASH).map(|v| v.to_str().map(str::to_owned)).transpose()?;
     let hash = match said {
@@ -115,11 +144,14 @@ pub(crate) async fn signed(
             );
         }
         Some(said) => SignableBody::Precomputed(said),
-        None => {
-            let (back, bytes) = doors::whole(request, room, HASHED).await?;
-            request = back;
-            SignableBody::Precomputed(hex(&bytes))
-        }
+        None => SignableBody::Precomputed(match known {
+            Some(bytes) => hex(&bytes),
+            None => {
+                let (back, bytes) = doors::whole(request, room, HASHED).await?;
+                request = back;
+                hex(&bytes)
+            }
+        }),
     };
     let mut settings = SigningSettings::default();
     if storage {
@@ -146,14 +178,14 @@ pub(crate) async fn signed(
     let headers = request.headers().iter().filter(|(name, _)| signs(name));
     let headers = headers.map(|(name, value)| Ok((name.as_str(), value.to_str()?))).collect::<Result<Vec<_>, Broken>>()?;
     let signable = SignableRequest::new(request.method().as_str(), uri, headers.into_iter(), hash)?;
-    let (made, _) = sign(signable, &params)?.into_parts();
+    let (made, signature) = sign(signable, &params)?.into_parts();
     let (made, _) = made.into_parts();
     for header in made {
         let mut value = HeaderValue::from_str(header.value())?;
         value.set_sensitive(header.sensitive() || header.name() == AUTHORIZATION);
         request.headers_mut().insert(HeaderName::from_static(header.name()), value);
     }
-    Ok(request)
+    Ok((request, signature))
 }
 
 fn now() -> SystemTime {

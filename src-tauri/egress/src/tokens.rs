@@ -11,6 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use policy::{Destination, Leads, Target, TokenEndpoint};
 use secrets::Secret;
 use serde::Deserialize;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
@@ -23,20 +24,30 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const EARLY: Duration = Duration::from_secs(30);
 /// How long one is good of which nobody says so.
 const UNSAID: Duration = Duration::from_secs(300);
+/// How long one is used at least, whatever is said of it.
+const LEAST: Duration = Duration::from_secs(5);
 /// How long a failure is remembered, so that a program that tries again and again does not knock there.
 const FAILED: Duration = Duration::from_secs(10);
 /// How long a token stays after one was refused.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Tokens that may not come back, beside the one that the person keeps.
-const KNOWN: usize = 8;
+const KNOWN: usize = 64;
 
 /// One credential's.
 pub(crate) struct Tokens {
     at: TokenEndpoint,
     client: String,
-    password: Option<Secret>,
+    password: Option<Arc<Secret>>,
     state: tokio::sync::Mutex<State>,
-    known: Mutex<Vec<Arc<Secret>>>,
+    known: Mutex<Known>,
+}
+
+/// What may not come back, beside the password.
+struct Known {
+    /// The person's own, which outlives the run, and the one that is used now.
+    refresh: [Arc<Secret>; 2],
+    /// The last that were given.
+    given: VecDeque<Arc<Secret>>,
 }
 
 struct State {
@@ -85,17 +96,30 @@ impl Tokens {
         let client =
             at.client.clone().or(client).ok_or("nobody says which client the refresh token is of: name it in the policy")?;
         let refresh = Arc::new(refresh);
-        let known = Mutex::new(vec![Arc::clone(&refresh)]);
+        let known = Known { refresh: [Arc::clone(&refresh), Arc::clone(&refresh)], given: VecDeque::new() };
         let state = tokio::sync::Mutex::new(State { refresh, access: None, failed: None, refused: None });
-        Ok(Self { at: at.clone(), client, password, state, known })
+        Ok(Self { at: at.clone(), client, password: password.map(Arc::new), state, known: Mutex::new(known) })
     }
 
     /// What may not come back.
     pub(crate) fn secrets(&self) -> Vec<Arc<Secret>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.refresh.iter().chain(&known.given).chain(&self.password).map(Arc::clone).collect()
     }
 
-    /// An access token that is good. Many that ask at once make one request.
+    /// The token, where one is good already.
+    pub(crate) fn ready(&self) -> Option<Arc<Secret>> {
+        self.state
+            .try_lock()
+            .ok()?
+            .access
+            .as_ref()
+            .filter(|(_, until)| Instant::now() < *until)
+            .map(|(token, _)| Arc::clone(token))
+    }
+
+    /// An access token that is good. Many that ask at once make one request. To be driven to its end, whoever waits for it: what an
+    /// endpoint gave once it may never give again.
     pub(crate) async fn access(&self, outside: &Arc<Outside>) -> Result<Access, String> {
         let mut state = self.state.lock().await;
         if let Some((token, until)) = &state.access
@@ -114,16 +138,14 @@ impl Tokens {
             let odd = |_| "it gave a token that can't be sent".to_owned();
             let token = Arc::new(Secret::new(given.access_token.clone()).map_err(odd)?);
             let next = given.refresh_token.clone().map(|t| Secret::new(t).map(Arc::new).map_err(odd)).transpose()?;
-            let good = given.expires_in.map_or(UNSAID, |s| Duration::from_secs(s.min(30 * 86_400))).saturating_sub(EARLY);
+            let good =
+                given.expires_in.map_or(UNSAID, |s| Duration::from_secs(s.min(30 * 86_400))).saturating_sub(EARLY).max(LEAST);
             Ok((token, next, Instant::now() + good))
         });
         match taken {
             Ok((token, next, until)) => {
-                self.learn(&token);
-                if let Some(next) = next {
-                    self.learn(&next);
-                    state.refresh = next;
-                }
+                self.learn(&token, next.as_ref());
+                state.refresh = next.unwrap_or_else(|| Arc::clone(&state.refresh));
                 state.access = Some((Arc::clone(&token), until));
                 state.failed = None;
                 Ok(Access { token, fresh: true })
@@ -137,20 +159,24 @@ impl Tokens {
     }
 
     /// A server did not take the token: the next request has another. Not again and again, as what is refused is the program's choice.
-    pub(crate) async fn refused(&self, token: &Arc<Secret>) {
-        let mut state = self.state.lock().await;
+    pub(crate) fn refused(&self, token: &Arc<Secret>) {
+        // Who asks for another now has it soon.
+        let Ok(mut state) = self.state.try_lock() else { return };
         let known = state.access.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, token));
         if known && state.refused.is_none_or(|at| at.elapsed() >= AGAIN) {
             (state.access, state.refused) = (None, Some(Instant::now()));
         }
     }
 
-    fn learn(&self, token: &Arc<Secret>) {
+    fn learn(&self, token: &Arc<Secret>, refresh: Option<&Arc<Secret>>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.push(Arc::clone(token));
-        // The first is the person's own, which outlives the run.
-        let over = known.len().saturating_sub(KNOWN + 1);
-        known.drain(1..=over);
+        known.given.push_back(Arc::clone(token));
+        if let Some(refresh) = refresh {
+            let before = std::mem::replace(&mut known.refresh[1], Arc::clone(refresh));
+            known.given.push_back(before);
+        }
+        let over = known.given.len().saturating_sub(KNOWN);
+        known.given.drain(..over);
     }
 
     /// Where it is.
@@ -251,11 +277,16 @@ mod tests {
     #[test]
     fn p5_the_persons_own_token_is_looked_for_however_many_came_after_it() {
         let it = tokens(", client = \"me\"", "r-OWN").unwrap();
-        for n in 0..3 * KNOWN {
-            it.learn(&Arc::new(Secret::new(format!("a-{n}")).unwrap()));
+        let token = |n: usize, kind: char| Arc::new(Secret::new(format!("{kind}-{n}")).unwrap());
+        it.learn(&token(0, 'a'), Some(&token(0, 'r')));
+        for n in 1..2 * KNOWN {
+            it.learn(&token(n, 'a'), None);
         }
         let known: Vec<String> = it.secrets().iter().map(|s| s.reveal().to_owned()).collect();
-        assert_eq!((known.len(), known[0].as_str(), known[KNOWN].as_str()), (KNOWN + 1, "r-OWN", "a-23"));
+        assert_eq!(known.len(), KNOWN + 2);
+        for kept in ["r-OWN", "r-0", "a-127"] {
+            assert!(known.iter().any(|k| k == kept), "{kept}: {known:?}");
+        }
     }
 
     #[test]

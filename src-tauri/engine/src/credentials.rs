@@ -16,11 +16,12 @@ impl Engine {
             let found = match &c.from {
                 Source::Env(name) if given(name) => return None,
                 Source::Env(name) => match self.host.var(name).filter(|v| !v.is_empty()) {
+                    Some(value) if c.attach.takes_json() => Secret::of_text(value.as_bytes(), true).map_err(told),
                     Some(value) => Secret::new(value.to_owned()).map_err(told),
                     None => Err(None),
                 },
                 Source::File(path) => Secret::of_file(&path.under(&self.host.home), c.attach.takes_json()).map_err(told),
-                Source::Keyring(attributes) => Secret::of_keyring(attributes).map_err(told),
+                Source::Keyring(attributes) => Secret::of_keyring(attributes, c.attach.takes_json()).map_err(told),
                 Source::Command(words, _) => supervise::outside::asked(words, &self.host.home).map_err(Some).and_then(|said| {
                     let secret = Secret::of_text(&said, c.attach.takes_json());
                     secret.map_err(|e| Some(format!("of what `{}` said: {e}", words[0])))

@@ -157,7 +157,7 @@ impl Engine {
     pub fn policy_check(&self, file: &Path) -> Result<PolicyView, Error> {
         let mut path = PathBuf::from(file);
         let preset = path.to_str().is_some_and(|name| policy::preset(name).is_some());
-        if !(preset && !path.exists()) && !path.to_string_lossy().contains('/') {
+        if (!preset || path.exists()) && !path.to_string_lossy().contains('/') {
             path = Path::new(".").join(path);
         }
         let name = path.to_str().ok_or_else(|| Error::new(Code::Usage, "the file's name is not UTF-8"))?;

@@ -12,21 +12,21 @@ use zeroize::Zeroizing;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Secret {
-    /// Takes the one item that has these attributes.
+    /// Takes the one item that has these attributes; as [`Secret::of_text`] does where it may be `json`.
     ///
     /// # Errors
     /// No keyring, one that is locked, no item or more than one.
-    pub fn of_keyring(attributes: &[(String, String)]) -> Result<Self, NoSecret> {
+    pub fn of_keyring(attributes: &[(String, String)], json: bool) -> Result<Self, NoSecret> {
         let (tell, told) = mpsc::channel();
         let wanted = attributes.to_vec();
         // A service that does not answer must not hold up a start for ever.
-        std::thread::spawn(move || drop(tell.send(find(&wanted))));
+        std::thread::spawn(move || drop(tell.send(find(&wanted, json))));
         told.recv_timeout(PATIENCE)
             .unwrap_or_else(|_| Err(NoSecret::Keyring(format!("it said nothing for {} s", PATIENCE.as_secs()))))
     }
 }
 
-fn find(attributes: &[(String, String)]) -> Result<Secret, NoSecret> {
+fn find(attributes: &[(String, String)], json: bool) -> Result<Secret, NoSecret> {
     let failed = |e: secret_service::Error| NoSecret::Keyring(format!("no keyring answers on the session bus ({e})"));
     let service = SecretService::connect(EncryptionType::Dh).map_err(failed)?;
     let wanted: HashMap<&str, &str> = attributes.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -38,6 +38,9 @@ fn find(attributes: &[(String, String)]) -> Result<Secret, NoSecret> {
         _ => return Err(NoSecret::Keyring("more than one item has these attributes: name more of them".into())),
     };
     let bytes = Zeroizing::new(item.get_secret().map_err(failed)?);
+    if json {
+        return Secret::of_text(&bytes, true);
+    }
     let text = std::str::from_utf8(&bytes).map_err(|_| NoSecret::Odd)?;
     Secret::new(text.to_owned())
 }

@@ -67,6 +67,9 @@ impl Hold {
         let complete = self.jail.freeze();
         held.looks += 1;
         if !complete && held.paused().is_some() {
+            if held.exposed {
+                self.jail.kill();
+            }
             held.end();
             self.record(None, "its processes could not be kept stopped");
         }
