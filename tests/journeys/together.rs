@@ -1,7 +1,7 @@
 //! What the kernel keeps for all processes of a run together, by a cgroup of the run's own.
 
 use crate::limits::{SOON, holding, row, start, told, written};
-use crate::steps::show;
+use crate::steps::{events, show, text};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::PathBuf;
@@ -108,7 +108,10 @@ fn p8_processes_are_counted_for_the_run_together_and_the_refused_one_is_told() {
     let script = "for i in $(seq 30); do (for j in $(seq 30); do sleep 600 & done; wait) & done 2>/dev/null; sleep 600; :";
     let task = start(&person, &repo.path, "processes = 40", script);
     let Some(group) = Group::around(&person, &task, "sleep") else { return };
-    told(&person, &task, "processes");
+    eventually("the refusals are told", SOON, || {
+        let told = events(&person, &task).into_iter().filter(|e| e["limit"] == "processes").map(|e| text(&e, "detail"));
+        told.into_iter().find(|detail| detail.contains("starts were refused"))
+    });
     assert!(group.count("pids.events", "max") > 0, "the kernel refused one");
     let now: u64 = group.read("pids.current").trim().parse().unwrap();
     assert!(now <= 41, "{now} processes");

@@ -298,8 +298,13 @@ impl<F: FnMut(Reached) -> bool> Look<F> {
         let now = self.tree.threads();
         if refused.is_some() || now >= most {
             let largest = self.tree.with_most_threads().and_then(|pid| self.named(pid));
+            // Those that the kernel refused may have come and gone between two looks.
+            let had = match refused {
+                Some(n) => format!("{n} starts were refused"),
+                None => format!("it has {now}"),
+            };
             let detail = format!(
-                "the run has {now} processes and threads of {most}: no more can be started; `limits.processes` raises it"
+                "the run may have {most} processes and threads, and {had}: no more can be started; `limits.processes` raises it"
             );
             self.tell_now_and_then("processes", detail, largest);
         }
