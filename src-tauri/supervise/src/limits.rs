@@ -299,12 +299,9 @@ impl<F: FnMut(Reached) -> bool> Look<F> {
         if refused.is_some() || now >= most {
             let largest = self.tree.with_most_threads().and_then(|pid| self.named(pid));
             // Those that the kernel refused may have come and gone between two looks.
-            let had = match refused {
-                Some(n) => format!("{n} starts were refused"),
-                None => format!("it has {now}"),
-            };
+            let refused = refused.map_or_else(String::new, |n| format!(", and {n} starts were refused"));
             let detail = format!(
-                "the run may have {most} processes and threads, and {had}: no more can be started; `limits.processes` raises it"
+                "the run has {now} processes and threads of {most}{refused}: no more can be started; `limits.processes` raises it"
             );
             self.tell_now_and_then("processes", detail, largest);
         }
