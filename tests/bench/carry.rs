@@ -1,9 +1,9 @@
 //! Many bytes through one connection of the way out, against a relay that judges nothing, against bare loopback.
 
-use crate::connect::{RELAY, three};
+use crate::connect::{RELAY, address, three};
 use crate::side::{Side, Table, compare};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Instant;
 use testkit::Sandbox;
 
@@ -13,8 +13,7 @@ const PIECE: usize = 256 << 10;
 
 /// The client: for each line on stdin one connection, and all that comes over it; answers with nanoseconds.
 pub(crate) fn client(host: &str, port: &str) {
-    let port: u16 = port.parse().expect("a port");
-    let address: SocketAddr = (host, port).to_socket_addrs().expect("the name has an address").next().expect("at least one");
+    let address = address(host, port);
     let mut piece = vec![0; PIECE];
     for line in std::io::stdin().lines() {
         line.expect("stdin can be read");

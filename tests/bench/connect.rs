@@ -6,15 +6,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use testkit::Sandbox;
+use testkit::{Repo, Sandbox};
 
 /// The side that judges nothing.
 pub(crate) const RELAY: &str = "through a relay without judgement";
 
 /// The client: resolves once, then one connection for each line on stdin; answers with nanoseconds.
 pub(crate) fn client(host: &str, port: &str) {
-    let port: u16 = port.parse().expect("a port");
-    let address: SocketAddr = (host, port).to_socket_addrs().expect("the name has an address").next().expect("at least one");
+    let address = address(host, port);
     for line in std::io::stdin().lines() {
         line.expect("stdin can be read");
         let start = Instant::now();
@@ -24,6 +23,21 @@ pub(crate) fn client(host: &str, port: &str) {
         connection.read_exact(&mut byte).expect("a byte comes back");
         println!("{}", start.elapsed().as_nanos());
     }
+}
+
+/// Where a name leads, as the client's own machine says.
+pub(crate) fn address(host: &str, port: &str) -> SocketAddr {
+    let port: u16 = port.parse().expect("a port");
+    (host, port).to_socket_addrs().expect("the name has an address").next().expect("at least one")
+}
+
+/// A repository with this program in it as `bench`.
+pub(crate) fn with_client<'p>(person: &'p Sandbox, name: &str) -> Repo<'p> {
+    let me = std::env::current_exe().expect("this program has a path");
+    let repo = person.small_repo_at(person.projects().join(name));
+    std::fs::copy(me, repo.path.join("bench")).expect("the client can be copied");
+    repo.commit("with the client");
+    repo
 }
 
 /// A client that waits for lines.
@@ -94,9 +108,7 @@ fn relay(to: u16) -> u16 {
 pub(crate) fn three(person: &Sandbox, word: &str, host: &str, server: u16, limits: &str) -> [Asked; 3] {
     let relay = relay(server);
     let me = std::env::current_exe().expect("this program has a path");
-    let repo = person.small_repo_at(person.projects().join(word));
-    std::fs::copy(&me, repo.path.join("bench")).expect("the client can be copied");
-    repo.commit("with the client");
+    let repo = with_client(person, word);
     let policy = person.file(
         &format!("{word}.toml"),
         &format!(

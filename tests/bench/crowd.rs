@@ -1,12 +1,12 @@
 //! Many connections at once through the way out, against a relay that judges nothing: the slowest of them, and what one that
 //! says nothing holds.
 
-use crate::connect::{RELAY, echo, three};
+use crate::connect::{RELAY, address, echo, three};
 use crate::fleet::{mib, pss};
 use crate::side::{Side, Table, compare, load};
 use serde_json::json;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use testkit::{Sandbox, eventually};
 
@@ -14,11 +14,6 @@ use testkit::{Sandbox, eventually};
 const CROWD: usize = 200;
 /// Tunnels that stand and say nothing, of two processes.
 const IDLE: usize = 1000;
-
-fn address(host: &str, port: &str) -> SocketAddr {
-    let port: u16 = port.parse().expect("a port");
-    (host, port).to_socket_addrs().expect("the name has an address").next().expect("at least one")
-}
 
 /// The client: for each line on stdin as many connections at once, each with a byte there and back; answers with the nanoseconds that
 /// 99 of 100 took at most.

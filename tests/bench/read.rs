@@ -1,6 +1,6 @@
 //! Many bytes of one answer over TLS: where its requests are read in a jail, against the same client without one.
 
-use crate::connect::Asked;
+use crate::connect::{Asked, with_client};
 use crate::side::{Side, Table, compare};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection, StreamOwned};
@@ -82,9 +82,7 @@ pub(crate) fn table(person: &Sandbox, rounds: usize) -> Table {
     let identity = Identity::new(&[HOST], person.root());
     let server = source(&identity);
     let me = std::env::current_exe().expect("this program has a path");
-    let repo = person.small_repo_at(person.projects().join("read"));
-    std::fs::copy(&me, repo.path.join("bench")).expect("the client can be copied");
-    repo.commit("with the client");
+    let repo = with_client(person, "read");
     let policy = person.file(
         "read.toml",
         &format!(

@@ -1,10 +1,11 @@
 //! A million requests that are read, of one run: what its warden holds after a tenth of them and after all.
 
+use crate::connect::{address, with_client};
 use crate::fleet::{mib, pss};
 use crate::side::{Table, load};
 use serde_json::json;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 use testkit::{Live, Sandbox, eventually};
 
@@ -16,8 +17,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// The client: for each number on stdin as many requests, then a line.
 pub(crate) fn client(host: &str, port: &str) {
-    let port: u16 = port.parse().expect("a port");
-    let at: SocketAddr = (host, port).to_socket_addrs().expect("the name has an address").next().expect("at least one");
+    let at = address(host, port);
     let request = format!("GET /it HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n");
     for line in std::io::stdin().lines() {
         let all: u64 = line.expect("stdin can be read").trim().parse().expect("a number");
@@ -66,10 +66,7 @@ fn server() -> u16 {
 
 pub(crate) fn table(person: &Sandbox) -> Table {
     let port = server();
-    let me = std::env::current_exe().expect("this program has a path");
-    let repo = person.small_repo_at(person.projects().join("steady"));
-    std::fs::copy(&me, repo.path.join("bench")).expect("the client can be copied");
-    repo.commit("with the client");
+    let repo = with_client(person, "steady");
     let policy = person.file(
         "steady.toml",
         &format!(

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::http::request::Parts;
-use policy::{Attach, Credential, Host, HttpRequest};
+use policy::{Attach, Credential, Host, HttpRequest, Scope};
 use secrets::Secret;
 use std::sync::Arc;
 use std::time::Instant;
@@ -56,7 +56,7 @@ pub struct Vault {
 /// What is held of a credential.
 enum Held {
     Text(Secret),
-    Keys(Keys),
+    Keys(Keys, Scope),
     Tokens(Arc<Tokens>),
 }
 
@@ -73,7 +73,7 @@ impl Held {
         }
         let secret = secret.ok_or_else(|| format!("{} when the run started", credential.missing()))?;
         match &credential.attach {
-            Attach::SigV4(_) => Keys::read(&secret).map(Self::Keys),
+            Attach::SigV4(scope) => Keys::read(&secret).map(|keys| Self::Keys(keys, scope.clone())),
             Attach::OAuth(at) => Tokens::new(at, secret).map(|t| Self::Tokens(Arc::new(t))),
             Attach::Header(_) | Attach::Bearer | Attach::Basic(_) | Attach::Query(_) => Ok(Self::Text(secret)),
         }
@@ -123,7 +123,7 @@ impl Vault {
         for (credential, held) in own.filter_map(|(c, h)| Some((c, h.as_ref().ok()?))) {
             match held {
                 Held::Text(secret) => needles.add(secret.reveal()),
-                Held::Keys(keys) => keys.secrets().for_each(|s| needles.add(s)),
+                Held::Keys(keys, _) => keys.secrets().for_each(|s| needles.add(s)),
                 Held::Tokens(tokens) => tokens.secrets().iter().for_each(|s| needles.add(s.reveal())),
             }
             if let (Attach::Basic(user), Held::Text(secret)) = (&credential.attach, held) {
@@ -144,7 +144,7 @@ impl Vault {
         let found = self.credentials.iter().find(|(c, _)| c.covers(host, port, judged));
         // In pieces, in another charset or compressed by WebSocket's own means it could not be looked through. Of keys that sign, the
         // secret one is not sent at all, and large objects are read in pieces.
-        let signs = found.is_some_and(|(_, held)| matches!(held, Ok(Held::Keys(_))));
+        let signs = found.is_some_and(|(_, held)| matches!(held, Ok(Held::Keys(..))));
         let pieces = ["if-range", "range"].into_iter().filter(|_| !signs);
         for name in ["accept-charset", "sec-websocket-extensions"].into_iter().chain(pieces) {
             request.headers.remove(name);
@@ -158,10 +158,13 @@ impl Vault {
         if let Some(lease) = credential.lease().filter(|lease| self.taken.elapsed() >= *lease) {
             return Err(failed(format!("it was good for {} s; start again, and it is taken anew", lease.as_secs())));
         }
-        match (held, &credential.attach) {
-            (Held::Text(secret), attach) => put(attach, secret, request).map_err(|e| failed(e.to_string()))?,
-            (Held::Tokens(tokens), _) => return Ok(Next::Bear(tokens)),
-            (Held::Keys(keys), Attach::SigV4(scope)) => {
+        match held {
+            Held::Text(secret) => {
+                put(&credential.attach, secret, request).map_err(|e| failed(e.to_string()))?;
+                Ok(Next::Nothing)
+            }
+            Held::Tokens(tokens) => Ok(Next::Bear(tokens)),
+            Held::Keys(keys, scope) => {
                 let brought = brought.ok_or_else(|| {
                     failed("the request is not signed; give the tool the placeholder as its pair of keys".into())
                 })?;
@@ -170,11 +173,9 @@ impl Vault {
                 if keys.is_over() {
                     return Err(failed("its session has ended; start again, and it is taken anew".into()));
                 }
-                return Ok(Next::Sign(keys, brought));
+                Ok(Next::Sign(keys, brought))
             }
-            (Held::Keys(_), _) => {}
         }
-        Ok(Next::Nothing)
     }
 
     fn take_away(&self, host: &Host, request: &mut Parts) -> Result<(), Foreign> {
@@ -259,8 +260,7 @@ fn put(attach: &Attach, secret: &Secret, request: &mut Parts) -> Result<(), Brok
             let pair = BASE64.encode(format!("{user}:{}", secret.reveal()));
             drop(request.headers.insert(AUTHORIZATION, hidden(format!("Basic {pair}"))?));
         }
-        // Made of what is held, and not it.
-        Attach::SigV4(_) | Attach::OAuth(_) => {}
+        Attach::SigV4(_) | Attach::OAuth(_) => return Err("it is not sent as it is".into()),
         Attach::Query(name) => {
             let value = percent_encoding::utf8_percent_encode(secret.reveal(), percent_encoding::NON_ALPHANUMERIC);
             let query = request.uri.query().filter(|q| !q.is_empty()).map_or_else(String::new, |q| format!("{q}&"));

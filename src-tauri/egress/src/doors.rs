@@ -32,7 +32,8 @@ pub(crate) fn pushes(method: &str, path: &str, query: Option<&str>) -> bool {
 /// Whether it writes into a repository that is served as files, as `git http-push` does by WebDAV.
 fn by_files(method: &str, plain: &str) -> bool {
     let writes = matches!(method, "PUT" | "PATCH" | "DELETE" | "MKCOL" | "MOVE" | "COPY" | "LOCK" | "UNLOCK" | "PROPPATCH");
-    let object = |rest: &str| rest.get(..3).is_some_and(|d| d[..2].bytes().all(|b| b.is_ascii_hexdigit()) && d.ends_with('/'));
+    // By bytes: a path is text of any kind.
+    let object = |rest: &str| matches!(rest.as_bytes(), [a, b, b'/', ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
     writes
         && (plain.split('/').any(|part| part.ends_with(".git"))
             || ["/refs/", "/objects/pack/", "/objects/info/"].iter().any(|place| plain.contains(place))
@@ -161,6 +162,7 @@ mod tests {
         assert!(!pushes("GET", "/a/b.git/info/lfs/locks", None));
         assert!(!pushes("GET", "/a/b/objects/ab/0123456789", None) && !pushes("PROPFIND", "/a/b/refs/heads/main", None));
         assert!(!pushes("PUT", "/bucket/objects/abc/def", None) && !pushes("PUT", "/v1/objects", None));
+        assert!(!pushes("PUT", "/x/objects/a\u{e9}/b", None), "whatever its letters are");
     }
 
     #[tokio::test]

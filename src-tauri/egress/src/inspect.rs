@@ -229,7 +229,7 @@ impl Read {
         place: Arc<OwnedSemaphorePermit>,
         shown: &(String, String),
     ) -> Result<(Response<AnyBody>, Ruling), Stopped> {
-        let refused = |status, ruling| Stopped { status, verdict: Verdict::Denied, ruling };
+        let refused = Stopped::denied;
         let judged = heads::judged(&self.target, self.tls, &mut head)?;
         let (ruling, shares, ended) = self.permitted(&judged).await?;
         let ended = ended.map(one_life);
@@ -290,7 +290,7 @@ impl Read {
 
     /// Looks into bodies that say what is done; gives such a one as well.
     async fn said(&self, request: Request<AnyBody>, judged: &HttpRequest) -> Result<(Request<AnyBody>, Option<Bytes>), Stopped> {
-        let denied = |status, ruling| Stopped { status, verdict: Verdict::Denied, ruling };
+        let denied = Stopped::denied;
         let (list, graphql) = (doors::is_list(&request), forges::is_graphql(&self.target, judged));
         if !list && !graphql {
             return Ok((request, None));
@@ -327,7 +327,7 @@ impl Read {
     fn too_many(&self) -> Stopped {
         let why = format!("{UNDER_WAY} requests of this run are under way");
         self.reader.gate.recorder.limit_by("requests", why.clone(), Some(self.who.clone()));
-        Stopped { status: StatusCode::SERVICE_UNAVAILABLE, verdict: Verdict::Denied, ruling: own("requests", why) }
+        Stopped::denied(StatusCode::SERVICE_UNAVAILABLE, own("requests", why))
     }
 
     /// The policy's word, or the person's where it asks, with what it lets out and the end of it.
@@ -337,7 +337,7 @@ impl Read {
     ) -> Result<(Ruling, Vec<Arc<Budget>>, Option<watch::Receiver<bool>>), Stopped> {
         let answer = self.reader.gate.request(&self.target, judged);
         let shares = self.reader.gate.shares(&answer.caps);
-        let denied = |ruling| Stopped { status: StatusCode::FORBIDDEN, verdict: Verdict::Denied, ruling };
+        let denied = |ruling| Stopped::denied(StatusCode::FORBIDDEN, ruling);
         match answer.ruling.decision {
             Decision::Allow => return Ok((answer.ruling, shares, None)),
             Decision::Deny => return Err(denied(answer.ruling)),
@@ -351,7 +351,7 @@ impl Read {
 
     /// The person's word on a request; on this one alone where it is `narrow`.
     async fn ask(&self, judged: &HttpRequest, asks: Ruling, narrow: bool) -> Result<(Ruling, watch::Receiver<bool>), Stopped> {
-        let denied = |ruling| Stopped { status: StatusCode::FORBIDDEN, verdict: Verdict::Denied, ruling };
+        let denied = |ruling| Stopped::denied(StatusCode::FORBIDDEN, ruling);
         let wanted = Wanted {
             target: self.target.clone(),
             request: Some(judged.clone()),

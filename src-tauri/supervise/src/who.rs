@@ -156,7 +156,7 @@ impl Who {
             return Some(known.process.clone());
         }
         let ids = status(id)?;
-        let process = match self.of_leader(ids.tgid, now).filter(|_| told) {
+        let process = match told.then(|| self.of_leader(ids.tgid, now)).flatten() {
             Some(process) => process,
             None => {
                 let leader = self::stat(ids.tgid)?;
